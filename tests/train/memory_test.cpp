@@ -106,6 +106,7 @@ TEST_CASE("memory: the largest micro-batch is of the longest records, as many as
   CHECK(train::largest_batch(records, {.tokens = 999}, 9, {.rows = 0.6}).rows == 60);
   CHECK(train::largest_batch(records, {.tokens = 50}, 9, {.rows = 0.6}).rows == 50);
   CHECK(train::largest_batch(records, {.tokens = 999}, 2, {.rows = 0.3}).rows == 40);
+  CHECK(train::largest_batch(records, {.sequences = 2}, 9, {.rows = 0.6}).rows == 48);  // two at a time
 }
 
 TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where that is asked for") {

@@ -9,6 +9,7 @@
 
 #include "lora/core/random.hpp"
 #include "lora/train/offload.hpp"
+#include "support/instantiate.hpp"
 #include "support/message_of.hpp"
 #include "support/proof_device.hpp"
 #include "support/quiet.hpp"
@@ -303,7 +304,7 @@ TEST_CASE("share_prefixes: room and the share of labels are those of the first s
       ids.push_back((7 * i + j) % 61);
       labels.push_back(j < 2 ? ids.back() : -100);
     }
-    text += io::to_text({{"input_ids", ids}, {"labels", labels}}, -1) + "\n";
+    text += io::to_text({{"input_ids", ids}, {"labels", labels}, {"difficulty", i < 5 ? "easy" : "hard"}}, -1) + "\n";
   }
   io::write_file(shop.temp / "train.jsonl", std::string_view(text));
   Config config = shop.config("run");
@@ -328,6 +329,14 @@ TEST_CASE("share_prefixes: room and the share of labels are those of the first s
     CHECK(stages[0].shared.rows == doctest::Approx((50 + 19 + 3 * 11) / (50.0 + 3 * 30)));
     CHECK(stages[1].shared.rows == doctest::Approx((45 + 19 + 3 * 11) / (45.0 + 3 * 30)));
   }
+  // Those of a curriculum's second part, which begins behind what is looked at of the first.
+  Config taught = config;
+  taught.stages.clear();
+  taught.max_steps = 12;
+  taught.use_curriculum = true;
+  taught.curriculum_stages = {{0.75, {{"easy", 1}}}, {1, {{"hard", 1}}}};
+  const train::Prepared with_parts(dev, taught, inputs::open_source(taught), RunOptions{});
+  CHECK(with_parts.plan.stages()[0].shared.rows == doctest::Approx((19 + 4 * 11) / 120.0));
   config.share_prefixes = false;
   const auto run = prepared();
   for (const auto& stage : run.plan.stages())

@@ -184,7 +184,7 @@ LORA_INLINE io::Json json_of(const Report& report, const std::vector<Strategy>& 
 }
 
 LORA_INLINE settings::Config with_micro_batches(settings::Config config, Index tokens, Index longest) {
-  const bool are_units = config.zero_stage > 1 && config.ranks > 1 && config.stages.empty();
+  const bool are_units = config.shares_gradients() && config.stages.empty();
   if (!are_units) {
     config.max_tokens_per_micro_batch = tokens;
     return config;

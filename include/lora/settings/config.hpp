@@ -190,6 +190,8 @@ struct Config {
   double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
   Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
   Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps * ranks; }
+  /// Whether gradients go to the ranks that own them with each micro-batch.
+  bool shares_gradients() const { return zero_stage > 1 && ranks > 1; }
   /// Whether what sequences have in common is computed once. Dropout and noise draw other numbers for each sequence.
   bool shares_prefixes() const { return share_prefixes.value_or(lora_dropout == 0 && !neftune_noise_alpha); }
   /// Tokens of an answer that is no chat's.

@@ -185,15 +185,16 @@ LORA_INLINE std::vector<Key> make_keys() {
       {"max_tokens_per_micro_batch", "batch", train, &C::max_tokens_per_micro_batch, at_least(1), free,
        "1024 and, with share_prefixes and without memory_limit_gib, the beginning that records usually have in common; "
        "by sequences where per_device_train_batch_size is given",
-       "Fills micro-batches up to this many tokens, at least one sequence each; the step and its loss stay the same"},
+       "Fills micro-batches up to this many tokens, with share_prefixes of what is computed, at least one sequence "
+       "each; "
+       "the step and its loss stay the same"},
       {"per_device_train_batch_size", "batch", train, &C::per_device_train_batch_size, count_to(1e6), free, "1",
        "Sequences in a micro-batch; with max_tokens_per_micro_batch, which then says what a micro-batch holds, only a "
        "factor of the sequences in a step"},
       {"share_prefixes", "batch", data | generate, &C::share_prefixes, any, free,
        "true, but false with lora_dropout or neftune_noise_alpha",
        "Computes once what sequences that are computed together have in common at their beginning: of a micro-batch or "
-       "an evaluation before the first token that is learnt, and prompts; max_tokens_per_micro_batch then counts what "
-       "is computed"},
+       "an evaluation before what is learnt, and prompts"},
       {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
        "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
       {"step_units", "batch", train, &C::step_units, count_to(1e6), free, "",

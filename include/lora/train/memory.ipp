@@ -15,8 +15,9 @@ LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const
                                        Index at_once, const inputs::Sharing& shared) {
   const Index longest = std::min(records.length_at(1), limit.cutoff_len);
   const Index filled = limit.tokens > 0 ? std::max(limit.tokens, longest) : longest * limit.sequences;
+  const Index sequences = limit.tokens > 0 ? at_once : std::min(at_once, limit.sequences);
   const auto left =
-      static_cast<Index>(std::ceil(shared.rows * static_cast<double>(std::min(longest * at_once, records.tokens()))));
+      static_cast<Index>(std::ceil(shared.rows * static_cast<double>(std::min(longest * sequences, records.tokens()))));
   const Index rows = std::min(filled, std::max(longest, left));
   if (records.tokens() == 0) return {};
   const double share =

@@ -54,7 +54,7 @@ class Plan {
   void end_stages(const std::vector<Index>& steps) { lay_out(steps); }
 
   /// Makes room in micro-batches for what sequences usually have in common (inputs::with_room_for), and notes how many
-  /// rows are left and how dense labels are in them. Both by the first steps of each stage.
+  /// rows are left and how dense labels are in them. Both by the first steps of each stage and part of a curriculum.
   void fit_to(const inputs::Records& records);
 
   /// Steps.

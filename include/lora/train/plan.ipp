@@ -16,13 +16,16 @@ LORA_INLINE void Plan::fit_to(const inputs::Records& records) {
     Stage& stage = stages_[i];
     if (!stage.limit.shares) continue;
     std::vector<std::vector<Index>> units;
-    Index sequences = 0;
-    for (Index step = begin_of(i), end = std::min(end_of(i), step + most_steps);
-         step < end && sequences < enough_sequences; ++step)
-      for (std::vector<Index>& unit : at(step).units) {
-        sequences += std::ssize(unit);
-        units.push_back(std::move(unit));
-      }
+    for (Index begin = begin_of(i), end = begin; begin < end_of(i); begin = end) {
+      const auto part = curriculum_part(begin);
+      end = part ? std::min(part->end, end_of(i)) : end_of(i);
+      Index sequences = 0;
+      for (Index step = begin; step < std::min(end, begin + most_steps) && sequences < enough_sequences; ++step)
+        for (std::vector<Index>& unit : at(step).units) {
+          sequences += std::ssize(unit);
+          units.push_back(std::move(unit));
+        }
+    }
     if (stage.limit.usual) {
       std::vector<Index> common;
       for (const auto& unit : units)

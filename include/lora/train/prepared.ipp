@@ -18,8 +18,7 @@ namespace lora::train {
 
 LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config, bool recorded) {
   const settings::StageConfigs stages(config);
-  const bool leaves = config.zero_stage > 1 && config.ranks > 1;  // gradients do, with each micro-batch
-  for (std::size_t i = 0; leaves && i < stages.size(); ++i) {
+  for (std::size_t i = 0; config.shares_gradients() && i < stages.size(); ++i) {
     const settings::Config stage = stages[i];
     const Index sequences = stage.sequences_per_step(), units = config.step_units;
     const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(stage);
@@ -37,7 +36,7 @@ LORA_INLINE void expect_units_of_a_micro_batch(const settings::Config& config, b
 LORA_INLINE Index usual_units(const settings::Config& config) {
   Index each = 1;
   const settings::StageConfigs stages(config);
-  for (std::size_t i = 0; config.zero_stage > 1 && config.ranks > 1 && i < stages.size(); ++i) {
+  for (std::size_t i = 0; config.shares_gradients() && i < stages.size(); ++i) {
     const settings::Config stage = stages[i];
     const bool by_tokens = inputs::micro_batch_limit(stage).tokens > 0;
     each = std::max(each, stage.gradient_accumulation_steps * (by_tokens ? stage.train_batch_size() : 1));

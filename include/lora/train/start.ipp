@@ -107,8 +107,10 @@ LORA_INLINE void say_sharing(const settings::Config& config, const StepWork& ste
               ", which draws other numbers for each sequence");
   if (!config.share_prefixes.value_or(false) || step.sequences == 0 || step.rows < step.tokens) return;
   log::warn("share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have ",
-            data::least_shared, " tokens or more in common, from the first one on and before what is learnt; ",
-            "max_tokens_per_micro_batch, or per_device_train_batch_size, decides how many meet in one");
+            data::least_shared, " tokens or more in common, from the first one on and without the last before what is ",
+            "learnt; ", config.shares_gradients() ? "" : "max_tokens_per_micro_batch, or ",
+            "per_device_train_batch_size decides how many meet in one",
+            config.shares_gradients() ? concat(" with zero_stage ", config.zero_stage) : "");
 }
 
 LORA_INLINE void say_start(const settings::Config& config, const model::Blueprint& model,
