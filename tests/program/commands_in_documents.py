@@ -33,6 +33,9 @@ NOT_RUN = [
     ("README.md", "git lfs install", "fetches a model from a network"),
     ("README.md", "for file in", "fetches a model from a network"),
     ("docs/quick_start.md", "cmake/install_dependencies.sh", "installs packages as root and builds the program"),
+    ("docs/install.md", "cmake --preset release", "builds the program, as the tests were; tests/package installs it"),
+    ("docs/install.md", "cmake --workflow --preset package", "builds the program and installs as root; tests/package makes the package"),
+    ("docs/install.md", "cmake/make_release.sh", "builds the program, of what is committed"),
     ("docs/quick_start.md", "git lfs install", "fetches a model from a network"),
     ("docs/performance.md", "cmake --preset release", "builds the benchmarks, which want another library"),
     ("docs/ascend.md", "source /usr/local/Ascend", "wants the vendor's toolkit"),
@@ -149,8 +152,8 @@ def environment(bin_folder, stand_in):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("program")
-    parser.add_argument("stand_in")
+    parser.add_argument("program", type=os.path.abspath)
+    parser.add_argument("stand_in", type=os.path.abspath)
     parser.add_argument("--without-mpi", action="store_true")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
