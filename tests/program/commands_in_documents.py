@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the command blocks of README.md, CONTRIBUTING.md and docs/ as a reader would, with bash, one block after the other.
+"""Runs the command blocks of README.md, README.zh.md, CONTRIBUTING.md and docs/ as a reader would, with bash, one block after the other.
 
 Each block (```sh) runs in a scratch folder of its own that has what pages call by name: models, data, adapters. `lora` there is the
 program, of which a bare "…" is what the page leaves out: a model, data, a folder for the results that may hold those of another command of the block, and, lest
@@ -28,6 +28,7 @@ COMMAND = re.compile(r"\s*(\S*/)?(lora (?!COMMAND)|(cmake|ctest|mpirun|torchrun|
 # A page, what its block begins with, and why it is not run.
 NOT_RUN = [
     ("README.md", "examples/demo.sh", "installs packages as root, fetches a model and runs every test"),
+    ("README.zh.md", "examples/demo.sh", "installs packages as root, fetches a model and runs every test"),
     ("README.md", "cmake --preset release &&", "builds the program, as the tests were; tests/package installs it"),
     ("README.md", "cmake -B build", "builds a reader's project; tests/package builds one"),
     ("README.md", "git lfs install", "fetches a model from a network"),
@@ -87,7 +88,7 @@ def blocks(page):
 
 
 def pages():
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", ROOT / "README.zh.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def call(words, **keywords):
