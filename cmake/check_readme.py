@@ -5,10 +5,13 @@ Code      After <!-- FILE --> stands that file, from its first include on; after
           lines "// [PART]" and "// [end]", without the indentation of the first.
 Pages     Each page of docs/ has at most 150 lines of at most 140 characters, code and tables included, and docs/README.md links to it.
 Links     Every link of a document to a file, and to a heading of one, exists, and so does every docs/PAGE.md that a source names.
+Figures   The first screens of README.md and README.zh.md, up to their first heading of second rank, have the same numbers, each
+          as often, and those of tables in the same order.
 Messages  docs/troubleshooting.md shows, at the head of each entry, messages as sources have them, "…" standing for what differs.
 
   cmake/check_readme.py [--self-test]
 """
+import collections
 import pathlib
 import re
 import sys
@@ -133,19 +136,36 @@ def wrong_messages(root):
                     yield f"docs/troubleshooting.md: no source has '{words}'"
 
 
+def wrong_figures(root):
+    both = []
+    for name in ("README.md", "README.zh.md"):
+        first_screen = (root / name).read_text(encoding="utf-8").partition("\n## ")[0]
+        both.append([re.findall(r"\d+(?:[.,]\d+)*(?:e-?\d+)?", line) for line in first_screen.splitlines()
+                     if line.startswith("|")] + [re.findall(r"\d+(?:[.,]\d+)*(?:e-?\d+)?", first_screen)])
+    all_here, all_there = (collections.Counter(numbers[-1]) for numbers in both)
+    for number in sorted(set(all_here) | set(all_there)):
+        if all_here[number] != all_there[number]:
+            yield f"README.md has {number} {all_here[number]} times in its first screen, README.zh.md {all_there[number]} times"
+    if all_here == all_there and both[0][:-1] != both[1][:-1]:
+        yield "README.zh.md: the rows of its tables have other numbers than those of README.md, or in another order"
+
+
 def offences(root):
     pages = sorted((root / "docs").glob("*.md"))
-    documents = [root / "README.md", root / "CONTRIBUTING.md", *pages]
+    documents = [root / "README.md", root / "README.zh.md", root / "CONTRIBUTING.md", *pages]
     yield from wrong_code(root, documents)
     yield from wrong_pages(root, pages)
     yield from wrong_links(root, documents)
     yield from wrong_names(root)
     yield from wrong_messages(root)
+    yield from wrong_figures(root)
 
 
 def self_test():
     good = {
-        "README.md": "<!-- examples/fine_tune.cpp -->\n```cpp\n#include <a>\n```\n[manual](docs/README.md) [b](docs/b.md#two-words-x)\n",
+        "README.md": "2 of 1,200 in 1.5e-3 s\n| 5 | 6 |\n<!-- examples/fine_tune.cpp -->\n```cpp\n#include <a>\n```\n[manual](docs/README.md) "
+                     "[b](docs/b.md#two-words-x)\n\n## More\n3\n",
+        "README.zh.md": "1,200 1.5e-3 2\n| 5 | 6 |\n\n## 4\n",
         "CONTRIBUTING.md": "# How\n",
         "docs/README.md": "[b](b.md) [t](troubleshooting.md)\n",
         "docs/b.md": "# B\n## Two words: `x`\n```\n# none\n[no](none.md)\n```\n`[no](none.md)` [above](#b) [web](https://a.b/c#d)\n"
@@ -158,7 +178,11 @@ def self_test():
     bad = [
         ("README.md", good["README.md"].replace("<a>", "<b>"), "README.md: its code is not examples/fine_tune.cpp's"),
         ("README.md", good["README.md"] + "```cpp\n```\n", "README.md: code without a mark"),
-        ("README.md", "# A\n", "no document shows code of examples/fine_tune.cpp"),
+        ("README.md", "# 2 1,200 1.5e-3\n| 5 | 6 |\n", "no document shows code of examples/fine_tune.cpp"),
+        ("README.zh.md", "1,200 1.5e-4 2\n| 5 | 6 |\n", "README.md has 1.5e-3 1 times", "README.md has 1.5e-4 0 times"),
+        ("README.zh.md", "1,200 1.5e-3 2 2\n| 5 | 6 |\n", "README.md has 2 1 times in its first screen, README.zh.md 2 times"),
+        ("README.zh.md", "1,200 1.5e-3 2\n| 6 | 5 |\n", "README.zh.md: the rows of its tables have other numbers"),
+        ("README.zh.md", "1,200 1.5e-3 2 [a](none.md)\n| 5 | 6 |\n", "README.zh.md: there is nothing at none.md"),
         ("docs/b.md", good["docs/b.md"].replace("int a", "int b"), "docs/b.md: its code is not examples/library.cpp#part's"),
         ("docs/b.md", good["docs/b.md"] + "\n" * LINES, "docs/b.md: 161 lines"),
         ("docs/b.md", good["docs/b.md"] + "é" * (CHARACTERS + 1) + "\n", "docs/b.md:12: 141 characters"),
@@ -182,10 +206,10 @@ def self_test():
             return list(offences(root))
 
     failures = [f"clean tree: {line}" for line in check(good)]
-    for name, text, phrase in bad:
+    for name, text, *phrases in bad:
         found = check({**good, name: text})
-        if len(found) != 1 or phrase not in found[0]:
-            failures.append(f"{name}: expected '{phrase}' alone, got {found}")
+        if len(found) != len(phrases) or not all(phrase in line for phrase, line in zip(phrases, found)):
+            failures.append(f"{name}: expected {phrases} alone, got {found}")
     return failures
 
 

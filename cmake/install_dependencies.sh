@@ -11,7 +11,7 @@ packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libsentencepiec
 dry_run=false
 for option in "$@"; do
   case "$option" in
-    --tests) packages="$packages doctest-dev python3 ccache tmux" ;;
+    --tests) packages="$packages doctest-dev python3 ccache tmux dpkg-dev groff-base" ;;
     --format) packages="$packages clang-format-16 git" ;;
     --clang) packages="$packages clang-14 libomp-14-dev lld-14" ;;
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user" ;;

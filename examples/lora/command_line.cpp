@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "help.hpp"
 #include "launch.hpp"
 #include "lora/core/config.hpp"
 #include "lora/core/environment.hpp"
@@ -16,42 +17,12 @@
 #include "lora/io/json.hpp"
 #include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
+#include "pages.hpp"
 
 namespace {
 
 using namespace lora;
 using namespace lora::settings;
-
-struct CommandText {
-  Command command;
-  const char* does;
-  const char* example;
-};
-
-constexpr CommandText command_texts[] = {
-    {train_command, "Fine-tunes a model: an adapter (LoRA) or, with finetuning_type full, its own weights.",
-     "lora train --model_name_or_path MODEL --dataset train.json --output_dir OUT"},
-    {eval_command, "Measures loss and perplexity on a data set, and with predict exact matches.",
-     "lora eval --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --dataset test.json --output_dir "
-     "EVAL"},
-    {generate_command, "Answers a prompt, or every record of a data set.",
-     "lora generate --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --prompt \"Hello\""},
-    {chat_command, "Talks with a model, in a terminal or by lines of a pipe.",
-     "lora chat --model_name_or_path MODEL --adapter_name_or_path OUT/final_model"},
-    {merge_command, "Writes base and adapter as one plain model folder.",
-     "lora merge --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_dir MERGED"},
-    {export_command, "Writes a model, merged with its adapter, or the adapter alone as a GGUF file, for llama.cpp.",
-     "lora export --model_name_or_path MODEL --adapter_name_or_path OUT/final_model --output_file model.gguf"},
-    {tokenize_command, "Prints the token ids of texts, a JSON array per line.",
-     "lora tokenize --model_name_or_path MODEL --text \"Hello\""},
-    {plan_command,
-     "Tells what a training would take, in memory and time, before anything is loaded; keys of train that change "
-     "neither are taken as well.",
-     "lora plan --model_preset qwen2.5-7b --device_type ascend910b3 --cutoff_len 2048 --all"},
-    {report_command, "Writes a page with the curves, scores and settings of a run, or of several side by side.",
-     "lora report OUT OTHER --output_file compared.html"},
-    {doctor_command, "Tells what this machine and this build have for training, and what is missing.", "lora doctor"},
-};
 
 /// Formats options with their descriptions in a second, wrapped column.
 class HelpPage : public CLI::Formatter {
@@ -83,16 +54,6 @@ class HelpPage : public CLI::Formatter {
 std::string tidy(std::string page) {
   for (auto at = page.find("\n\n\n"); at != page.npos; at = page.find("\n\n\n", at)) page.erase(at, 1);
   return page;
-}
-
-/// The description with the allowed values and the default. CLI11 must not know the default: it would use it as the
-/// value of a switch without one.
-std::string sentence_of(const Key& key) {
-  std::string text(key.help);
-  const std::string range = key.choices.empty() ? lora::settings::describe(key.range) : allowed(key);
-  if (!range.empty()) text += "; " + range;
-  const std::string otherwise = default_text(key);
-  return otherwise.empty() ? text : text + " (default: " + otherwise + ")";
 }
 
 void add_options(CLI::App& page, Command command) {
@@ -214,6 +175,9 @@ Request read_command_line(int argc, const char* const* argv) {
   program.formatter(formatter);
   program.set_help_flag("-h,--help", "Prints this page");
   program.set_version_flag("--version", "lora " LORA_VERSION)->description("Prints the version");
+  const auto* manual = program.add_flag("--man-page")->description("Prints the manual page, as man -l reads it");
+  const auto* completion = program.add_flag("--bash-completion")
+                               ->description("Prints a script by which bash completes commands, keys and values");
   program.footer("'lora COMMAND --help' and 'lora help COMMAND' print the keys of a command.");
   program.require_subcommand(0, 1)->allow_extras();
   for (const auto& text : command_texts) {
@@ -250,6 +214,10 @@ Request read_command_line(int argc, const char* const* argv) {
 
   const auto chosen = program.get_subcommands();
   const auto extras = program.remaining();
+  if (*manual || *completion) {  // as --version, whatever else was given
+    request.answer = *manual ? manual_page() : bash_completion();
+    return request;
+  }
   if (chosen.empty()) refuse_command(extras.empty() ? "" : extras.front());
   const auto text = std::find_if(std::begin(command_texts), std::end(command_texts), [&](const CommandText& candidate) {
     return name_of(candidate.command) == chosen.front()->get_name();

@@ -152,10 +152,7 @@ int number_of(int given, const char* variable, int least, int most, std::string_
 
 }  // namespace
 
-std::optional<std::string> launch(int argc, const char* const* argv) {
-  const bool asks_for_help = argc >= 3 && std::string_view(argv[1]) == "help" && std::string_view(argv[2]) == "launch";
-  if (!asks_for_help && (argc < 2 || std::string_view(argv[1]) != "launch")) return std::nullopt;
-  CLI::App page(launch_does, "lora launch");
+void LaunchOptions::describe(CLI::App& page) {
   page.set_help_flag("-h,--help", "Prints this page");
   page.footer(
       "\nOn one machine it becomes mpirun, where it was built with MPI and no address is given; processors of several: "
@@ -165,17 +162,21 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
       "  lora launch --nproc_per_node 4 train --model_name_or_path MODEL --dataset train.json --output_dir OUT\n"
       "  lora launch --nproc_per_node 8 --nnodes 2 --node_rank 0 --master_addr 192.168.1.10 train --device ascend ...");
   page.prefix_command();
-  Host host;
-  int node = -1, port = -1;
-  std::string address;
-  page.add_option("--nproc_per_node", host.processes, "Processes on this machine; of NPUs, one for each")
-      ->type_name("INT");
-  page.add_option("--nnodes", host.hosts, "Machines; above 1 for NPUs alone (default: 1)")->type_name("INT");
+  page.add_option("--nproc_per_node", processes, "Processes on this machine; of NPUs, one for each")->type_name("INT");
+  page.add_option("--nnodes", hosts, "Machines; above 1 for NPUs alone (default: 1)")->type_name("INT");
   page.add_option("--node_rank", node, "Which of them this is, from 0 on (default: NODE_RANK, or 0)")->type_name("INT");
   page.add_option("--master_addr", address,
                   "Of the first machine, where all meet (default: MASTER_ADDR; for one machine its own)")
       ->type_name("TEXT");
   page.add_option("--master_port", port, "A free port there (default: MASTER_PORT, or 29500)")->type_name("INT");
+}
+
+std::optional<std::string> launch(int argc, const char* const* argv) {
+  const bool asks_for_help = argc >= 3 && std::string_view(argv[1]) == "help" && std::string_view(argv[2]) == "launch";
+  if (!asks_for_help && (argc < 2 || std::string_view(argv[1]) != "launch")) return std::nullopt;
+  CLI::App page(launch_does, "lora launch");
+  LaunchOptions given;
+  given.describe(page);
   if (asks_for_help) return page.help();
   Words words(argv + 2, argv + argc);
   try {
@@ -189,6 +190,12 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
     fail<ConfigError>("lora launch: ", std::string_view(error.what()));
   }
   const Words command = page.remaining();
+  Host host;
+  host.processes = given.processes;
+  host.hosts = given.hosts;
+  int node = given.node;
+  const int port = given.port;
+  std::string address = given.address;
   if (host.processes < 1)
     fail<ConfigError>("lora launch: --nproc_per_node: ",
                       page.count("--nproc_per_node") == 0 ? "given nothing" : concat("given ", host.processes),

@@ -3,6 +3,21 @@
 #include <optional>
 #include <string>
 
+namespace CLI {
+class App;
+}
+
+/// The options of `lora launch`; numbers below 0 are those that were not given.
+struct LaunchOptions {
+  int processes = 0;
+  int hosts = 1, node = -1;
+  std::string address;
+  int port = -1;
+
+  /// Has the page of help tell of them, and read them into this.
+  void describe(CLI::App& page);
+};
+
 /// `lora launch`, where the command line is one: starts several processes of a command, by becoming mpirun, and says
 /// the command; or where they meet at an address, by itself, and ends as they do.
 ///

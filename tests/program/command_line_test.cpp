@@ -87,7 +87,10 @@ constexpr const char* all_names = "train, eval, generate, chat, merge, export, t
 TEST_CASE("program: the program's page has its commands, and each command's its keys by groups, word for word") {
   std::string whole =
       "Fine-tunes language models, with LoRA or in full.\nUsage: lora COMMAND [--key value ...]\n\nOptions:\n" +
-      option("-h,--help", "Prints this page") + option("--version", "Prints the version") + "\nCommands:\n";
+      option("-h,--help", "Prints this page") + option("--version", "Prints the version") +
+      option("--man-page", "Prints the manual page, as man -l reads it") +
+      option("--bash-completion", "Prints a script by which bash completes commands, keys and values") +
+      "\nCommands:\n";
   for (const Page& page : pages) {
     const std::string name(settings::name_of(page.command));
     whole += "  " + name + std::string(28 - name.size(), ' ') + page.does + "\n";

@@ -30,7 +30,8 @@ TEST_CASE("keys: each name once, each with a command and a sentence") {
   CHECK(find_key("learning_rat") == nullptr);
 }
 
-// docs/keys.md and keys_run.md promise the commands, defaults and values; the page of --help shows what stands here.
+// What scripts rely on: the page of --help and the manual's pages of keys are compared with the table, not with this
+// list.
 TEST_CASE("keys: each has its place, commands, type, default and values, on the help page and in messages") {
   struct Row {
     std::string_view name, group, commands, type, otherwise, allowed;

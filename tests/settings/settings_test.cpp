@@ -169,8 +169,9 @@ TEST_CASE("settings: defaults as the help page prints them") {
   CHECK(default_text(*find_key("seed")) == "42");
 }
 
-// A changed default changes the runs of everybody who did not give the key: docs/keys.md and keys_run.md have them all.
-TEST_CASE("settings: each default is the one that docs/keys.md and keys_run.md promise") {
+// A changed default changes the runs of everybody who did not give the key: docs/keys.md and the pages after it have
+// them all.
+TEST_CASE("settings: each default is the one that the manual promises") {
   const std::pair<const char*, const char*> promised[] = {
       {"device", "auto"},
       {"dtype", "auto"},
