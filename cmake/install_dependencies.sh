@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that building lora needs and that are missing. Calling it again does nothing.
 #
-#   cmake/install_dependencies.sh [--tests] [--format] [--clang] [--aarch64] [--bench] [--dry-run]
+#   cmake/install_dependencies.sh [--tests] [--format] [--clang] [--aarch64] [--bench] [--package]
+#       [--dry-run]
 #
 # Without an option: what the library and the program lora need. Root, or sudo where there is one.
 set -eu
@@ -11,13 +12,14 @@ packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libsentencepiec
 dry_run=false
 for option in "$@"; do
   case "$option" in
-    --tests) packages="$packages doctest-dev python3 ccache tmux dpkg-dev groff-base" ;;
+    --tests) packages="$packages doctest-dev python3 ccache tmux dpkg-dev file groff-base" ;;
     --format) packages="$packages clang-format-16 git" ;;
     --clang) packages="$packages clang-14 libomp-14-dev lld-14" ;;
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user" ;;
     --bench) packages="$packages libbenchmark-dev" ;;
+    --package) packages="$packages dpkg-dev file git" ;;
     --dry-run) dry_run=true ;;
-    -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "install_dependencies: unknown option $option; see --help" >&2; exit 2 ;;
   esac
 done

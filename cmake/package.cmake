@@ -10,16 +10,20 @@ package for CMake.")
 set(CPACK_PACKAGE_FILE_NAME "lora-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}")
 set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE")
 set(CPACK_STRIP_FILES ON)
+# Whatever the umask of who makes it.
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
+                                                WORLD_EXECUTE)
 set(CPACK_VERBATIM_VARIABLES ON)
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)  # by dpkg-shlibdeps, of dpkg-dev
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin)  # for lora launch
+if(LORA_MPI_FOUND)
+  set(CPACK_DEBIAN_PACKAGE_RECOMMENDS openmpi-bin)  # for lora launch
+endif()
 # What programs that use the headers are built with.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "g++, cmake, libeigen3-dev, nlohmann-json3-dev, libsentencepiece-dev, libdnnl-dev, \
 zlib1g-dev, libzstd-dev, libopenmpi-dev")
 
 set(CPACK_GENERATOR DEB TGZ)
-set(CPACK_SOURCE_GENERATOR TGZ)
 include(CPack)

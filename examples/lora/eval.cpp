@@ -284,6 +284,10 @@ int run_eval(Request& request) {
     return evaluate(dev, source, config, sets, text);
   });
 
+  const model::Evaluation totals = sum_of(sets, false);
+  if (config.share_prefixes.value_or(false) && totals.computed_tokens >= totals.tokens)
+    log::warn("share_prefixes: no records that are evaluated together had anything in common; ",
+              "per_device_eval_batch_size decides how many are");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto scores = predictions ? std::optional(predictions->scores) : std::nullopt;
   const io::Json results = results_of(config, with, sets, scores, earlier, text, seconds);

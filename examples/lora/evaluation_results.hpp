@@ -49,6 +49,7 @@ inline void add_measures(lora::io::Json& json, const lora::model::Evaluation& to
   json["token_accuracy"] = totals.token_accuracy();
   json["records"] = totals.records;
   json["tokens"] = totals.tokens;
+  if (totals.computed_tokens < totals.tokens) json["computed_tokens"] = totals.computed_tokens;
 }
 
 inline void add_scores(lora::io::Json& json, const std::optional<lora::data::AnswerScores>& scores) {

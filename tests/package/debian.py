@@ -24,11 +24,10 @@ def output_of(words, **keywords):
     return done.stdout
 
 
-def expected_files(program):
-    """The files of the package. Where the library's folder is, the build decides, and the package for CMake is looked for."""
+def expected_files(package, program):
+    """The files of the Debian package; `package`: the folder of the package for CMake."""
     yield from (f"usr/include/{path.relative_to(ROOT / 'include').as_posix()}" for path in (ROOT / "include").rglob("*.[hi]pp"))
     yield "usr/share/doc/lora/LICENSE"
-    package = "usr/lib/cmake/lora"
     for name in ("lora-config.cmake", "lora-config-version.cmake", "lora-targets.cmake", "FindSentencePiece.cmake", "FindZstd.cmake",
                  "lora-build-type.cmake", "lora-compiled.cmake"):
         yield f"{package}/{name}"
@@ -45,7 +44,7 @@ def main():
         parser.add_argument(name)
     parser.add_argument("--without-program", action="store_true")
     options = parser.parse_args()
-    for tool in ("dpkg-deb", "dpkg-shlibdeps"):
+    for tool in ("dpkg-deb", "dpkg-shlibdeps", "file"):
         if shutil.which(tool) is None:
             print(f"skipped: the Debian package is not made, for want of {tool}")
             return 77
@@ -72,7 +71,9 @@ def main():
     unpacked = work / "unpacked"
     output_of(["dpkg-deb", "-x", package, unpacked])
     files = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if not path.is_dir()}
-    expected = set(expected_files(not options.without_program))
+    # Where it is, the build decides.
+    place = next((name for name in files if name.endswith("/cmake/lora/lora-config.cmake")), "/").rpartition("/")[0]
+    expected = set(expected_files(place, not options.without_program))
     failures += [f"the package has no {name}" for name in sorted(expected - files)]
     failures += [f"the package has {name}, which nobody expects there" for name in sorted(files - expected)]
     with tarfile.open(tarball) as tar:
@@ -95,10 +96,13 @@ def main():
                    ROOT / "examples" / "data" / "topology_test.json", "--max_steps", "1", "--output_dir", work / "run"])
         if not (work / "run" / "final_model" / "adapter_model.safetensors").is_file():
             failures.append("a training with the unpacked program left no adapter")
+    refused = subprocess.run([ROOT / "cmake" / "make_release.sh", "--nonsense"], stderr=subprocess.PIPE, text=True)
+    if (refused.returncode, refused.stderr) != (2, "make_release: unknown option --nonsense; see --help\n"):
+        failures.append(f"make_release.sh --nonsense ends with {refused.returncode} and says '{refused.stderr}'")
     shutil.rmtree(work)
     return "\n".join(failures) if failures else 0
 
 
 if __name__ == "__main__":
-    os.umask(0o022)
+    os.umask(0o027)  # the modes of the package do not follow from it
     sys.exit(main())

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the command blocks of README.md, README.zh.md, CONTRIBUTING.md and docs/ as a reader would, with bash, one block after the other.
+"""Runs the command blocks of README.md, README.zh.md, CONTRIBUTING.md and docs/ as a reader would, with bash, one after the other.
 
 Each block (```sh) runs in a scratch folder of its own that has what pages call by name: models, data, adapters. `lora` there is the
-program, of which a bare "…" is what the page leaves out: a model, data, a folder for the results that may hold those of another command of the block, and, lest
-it take long, two steps.
+program, of which a bare "…" is what the page leaves out: a model, data, a folder for the results that may hold those of another
+command of the block, and, lest it take long, two steps.
 A block fails with its first command that fails. What cannot be run is in NOT_RUN with the reason; an entry whose block is gone is an
 error, and so is a block that does not say what it is, or that has commands and says that it is something else.
 
@@ -35,7 +35,7 @@ NOT_RUN = [
     ("README.md", "for file in", "fetches a model from a network"),
     ("docs/quick_start.md", "cmake/install_dependencies.sh", "installs packages as root and builds the program"),
     ("docs/install.md", "cmake --preset release", "builds the program, as the tests were; tests/package installs it"),
-    ("docs/install.md", "cmake --workflow --preset package", "builds the program and installs as root; tests/package makes the package"),
+    ("docs/install.md", "cmake/install_dependencies.sh --package", "builds the program and installs as root; tests/package makes the package"),
     ("docs/install.md", "cmake/make_release.sh", "builds the program, of what is committed"),
     ("docs/quick_start.md", "git lfs install", "fetches a model from a network"),
     ("docs/performance.md", "cmake --preset release", "builds the benchmarks, which want another library"),
@@ -78,6 +78,8 @@ def blocks(page):
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         fence = re.match(r"( *)```(\w*)$", line)
         if not fence:
+            if line.lstrip().startswith("```"):
+                sys.exit(f"{page}:{number}: a fence is ``` and a word, or nothing; this one is '{line}'")
             if begin:
                 lines.append(line[indent:])
         elif begin:
@@ -209,7 +211,8 @@ def main():
                 (scratch / "build" / "release" / "bin").mkdir(parents=True)
                 (scratch / "build" / "release" / "bin" / "lora").symlink_to(lora)
                 begin = time.monotonic()
-                done = call(["bash", "-euo", "pipefail", "-c", text], cwd=scratch, env=environment(bin_folder, options.stand_in if "--device ascend" in text else scratch / "none"))
+                libraries = options.stand_in if "--device ascend" in text else scratch / "none"
+                done = call(["bash", "-euo", "pipefail", "-c", text], cwd=scratch, env=environment(bin_folder, libraries))
                 ran += 1
                 print(f"{place}: {time.monotonic() - begin:.1f} s", flush=True)
                 if done.returncode != 0:

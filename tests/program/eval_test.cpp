@@ -122,6 +122,21 @@ TEST_CASE("program: eval writes the loss and the accuracy of every labelled toke
   }
 }
 
+TEST_CASE("program: eval counts what it computed where records begin alike, and says where nothing was shared") {
+  const Subject s;
+  s.write({pair("What is this?", "a"), pair("What is this?", "b"), pair("What is this?", "c")});
+  const io::Json shared = s.eval({}), whole = s.eval({"--share_prefixes=false"});
+  CHECK(shared.at("tokens") == whole.at("tokens"));
+  CHECK(shared.at("computed_tokens") < shared.at("tokens"));
+  CHECK(shared.at("datasets").at(0).at("computed_tokens") == shared.at("computed_tokens"));
+  CHECK_FALSE(whole.contains("computed_tokens"));
+  CHECK(shared.at("loss").get<double>() == doctest::Approx(whole.at("loss").get<double>()).epsilon(1e-5));
+  const std::string warning = "share_prefixes: no records that are evaluated together had anything in common; ";
+  CHECK_FALSE(test::holds(s.eval_errors({"--share_prefixes=true"}), warning));
+  CHECK_FALSE(test::holds(s.eval_errors({"--per_device_eval_batch_size=1"}), warning));
+  CHECK(test::holds(s.eval_errors({"--share_prefixes=true", "--per_device_eval_batch_size=1"}), warning));
+}
+
 TEST_CASE("program: eval reads long tokens in windows, half of one apart, and scores each label once") {
   const Subject s;
   test::Listener listener(s.temp / "model");

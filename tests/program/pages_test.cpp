@@ -14,6 +14,7 @@
 #include "lora/io/file.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/settings.hpp"
+#include "support/effort.hpp"
 #include "support/program.hpp"
 #include "support/temp_folder.hpp"
 
@@ -102,7 +103,7 @@ TEST_CASE("program: the manual page has every command and key, with the words of
 
 TEST_CASE("program: man finds nothing wrong with the manual page") {
   if (std::system("command -v groff >/dev/null") != 0) {
-    std::puts("skipped: groff is not there to read the manual page");
+    test::skipped("groff is not there to read the manual page");
     return;
   }
   const test::TempFolder folder;

@@ -343,7 +343,8 @@ TEST_CASE("share_prefixes: room and the share of labels are those of the first s
     CHECK((stage.limit.tokens == 1024 && stage.shared.rows == 1 && stage.shared.labelled == 0));
 }
 
-TEST_CASE("share_prefixes: the rows that are left are foreseen, and with a limit those of whole sequences") {
+TEST_CASE(
+    "share_prefixes: the rows that are left are foreseen; with a limit, and on a device, those of whole sequences") {
   const Quiet quiet;
   const Library library;
   Config config = library.config("run", true);
@@ -351,17 +352,18 @@ TEST_CASE("share_prefixes: the rows that are left are foreseen, and with a limit
   config.max_steps = 4;
   config.eval_dataset.clear();
   config.eval_steps.reset();
-  const auto saved = [&](const Config& settings) {
-    cpu::Device dev(1);
-    const train::Prepared run(dev, settings, inputs::open_source(settings), RunOptions{});
-    const auto plans = train::plan_memory<cpu::Device, float>(
-        train::memory_basis<cpu::Device, float>(dev, run.blueprint), run.plan, run.survey.train, {}, settings);
+  const auto saved = [&]<class D>(D&& dev, const Config& settings) {
+    const train::Prepared run(cpu::Threads(1), settings, inputs::open_source(settings), RunOptions{});
+    const auto plans = train::plan_memory<D, float>(train::memory_basis<D, float>(dev, run.blueprint), run.plan,
+                                                    run.survey.train, {}, settings);
     return plans[0].needs.activations;
   };
-  const double foreseen = saved(config);
+  const double foreseen = saved(cpu::Device(1), config);
   Config limited = config;
   limited.memory_limit_gib = 8;
-  const double most = saved(limited);
+  const double most = saved(cpu::Device(1), limited);
+  CHECK(saved(proof::Device(1), config) ==
+        doctest::Approx(most).epsilon(0.1));  // whose layers stay where there is room
   cpu::Device dev(1);
   train::TrainingRun<cpu::Device, float>(dev, config, inputs::open_source(config), {}).run();
   const auto taken = static_cast<double>(dev.arena().peak_saved());

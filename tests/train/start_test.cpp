@@ -281,11 +281,13 @@ TEST_CASE("start: where sequences have rows in common it is said how many are co
   config.share_prefixes = true;
   CHECK(warned() ==
         "share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have 16 tokens or more in "
-        "common, from the first one on and without the last before what is learnt; max_tokens_per_micro_batch, or "
+        "common, from the first one on and without the last before what is learnt; max_tokens_per_micro_batch or "
         "per_device_train_batch_size decides how many meet in one\n");
   config.zero_stage = 2;
   config.ranks = 2;
-  CHECK(warned().ends_with("is learnt; per_device_train_batch_size decides how many meet in one with zero_stage 2\n"));
+  CHECK(
+      warned().ends_with("is learnt; with zero_stage 2 without max_tokens_per_micro_batch per_device_train_batch_size "
+                         "of them meet in one\n"));
   step.rows = 60.2;
   CHECK(warned().empty());
   CHECK(said_by([&] { train::say_work(step); }) ==

@@ -189,7 +189,8 @@ std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, 
     try {
       const Index of_unit = (stage.sequences_per_step + config.step_units - 1) / config.step_units;
       inputs::Sharing shared = stage.shared;
-      if (config.memory_limit_gib) shared.rows = 1;  // a limit holds in later steps too, which may share less
+      // Later steps may share less, and must keep a limit, and leave room for the layers that stay on a device, too.
+      if (config.memory_limit_gib || !D::reads_host_memory) shared.rows = 1;
       plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit, shared), evaluation, configs[i],
                                    plans[i], stage.trains);
       if (plans[i].host) expect_host_has(plans[i].host->optimizer, plans[0].host->optimizer);

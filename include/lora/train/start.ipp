@@ -108,9 +108,11 @@ LORA_INLINE void say_sharing(const settings::Config& config, const StepWork& ste
   if (!config.share_prefixes.value_or(false) || step.sequences == 0 || step.rows < step.tokens) return;
   log::warn("share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have ",
             data::least_shared, " tokens or more in common, from the first one on and without the last before what is ",
-            "learnt; ", config.shares_gradients() ? "" : "max_tokens_per_micro_batch, or ",
-            "per_device_train_batch_size decides how many meet in one",
-            config.shares_gradients() ? concat(" with zero_stage ", config.zero_stage) : "");
+            "learnt; ",
+            config.shares_gradients()
+                ? concat("with zero_stage ", config.zero_stage, " without max_tokens_per_micro_batch ",
+                         "per_device_train_batch_size of them meet in one")
+                : "max_tokens_per_micro_batch or per_device_train_batch_size decides how many meet in one");
 }
 
 LORA_INLINE void say_start(const settings::Config& config, const model::Blueprint& model,
