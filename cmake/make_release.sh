@@ -18,6 +18,7 @@ if [ -n "$(git status --porcelain)" ]; then
   exit 1
 fi
 
+umask 022  # of which cpack makes the modes of folders
 release=build/package/release
 rm -rf "$release"
 mkdir -p "$release"

@@ -104,5 +104,5 @@ def main():
 
 
 if __name__ == "__main__":
-    os.umask(0o027)  # the modes of the package do not follow from it
+    os.umask(0o022)  # of which cpack makes the modes of folders, as make_release.sh has it
     sys.exit(main())
