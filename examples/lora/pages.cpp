@@ -121,10 +121,12 @@ std::string manual_page() {
   page += ".SH OPTIONS OF LAUNCH\n";
   for (const CLI::Option* option : options_of(launch))
     page += entry(option->get_name(), option->get_type_name(), option->get_description());
-  page +=
-      concat(".SH EXIT STATUS\n", entry("0", "", "done"), entry("1", "", "bad data or model, or the machine failed"),
-             entry("2", "", "a wrong command line or file of keys; nothing was done"),
-             entry("128 + N", "", "ended by signal N; a training has written a checkpoint before"));
+  page += concat(".SH EXIT STATUS\n", entry("0", "", "done"),
+                 entry("1", "",
+                       "bad data or model, a full disk, no memory, no numbers; plan: it does not fit; doctor: "
+                       "something is missing"),
+                 entry("2", "", "wrong keys, or a folder that is not empty; nothing was done"),
+                 entry("128 + N", "", "ended by signal N; at the first one a training has written a checkpoint"));
   return page;
 }
 

@@ -98,6 +98,8 @@ TEST_CASE("program: the manual page has every command and key, with the words of
                            std::string_view(commands), "]\n")) != text.npos);
   }
   CHECK(text.find(".TP\n--nnodes INT\nMachines; above 1 for NPUs alone (default: 1)\n") != text.npos);
+  CHECK(text.find(".TP\n1\nbad data or model, a full disk, no memory, no numbers; plan: it does not fit; doctor: "
+                  "something is missing\n.TP\n2\n") != text.npos);
   CHECK(page.find("\n\\&.txt: a text per line") != page.npos);
 }
 
