@@ -33,6 +33,7 @@
 #include "lora/io/scratch_file.ipp"
 #include "lora/io/text_encoding.ipp"
 #include "lora/io/unpack.ipp"
+#include "lora/io/yaml.ipp"
 #include "lora/model/encoded.ipp"
 #include "lora/model/host_matrix.ipp"
 #include "lora/model/random_weights.ipp"

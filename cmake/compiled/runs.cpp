@@ -43,6 +43,7 @@
 #include "lora/settings/stage_lists.ipp"
 #include "lora/settings/unknown_key.ipp"
 #include "lora/settings/value_text.ipp"
+#include "lora/settings/yaml_file.ipp"
 #include "lora/train/account.ipp"
 #include "lora/train/evaluate.ipp"
 #include "lora/train/memory.ipp"

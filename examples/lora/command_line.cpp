@@ -13,10 +13,13 @@
 #include "lora/core/config.hpp"
 #include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/yaml.hpp"
 #include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
+#include "lora/settings/yaml_file.hpp"
 #include "pages.hpp"
 
 namespace {
@@ -57,7 +60,8 @@ std::string tidy(std::string page) {
 }
 
 void add_options(CLI::App& page, Command command) {
-  page.add_option("--config", CLI::callback_t(), "JSON file of keys, comments allowed; the command line wins over it")
+  page.add_option("--config", CLI::callback_t(),
+                  "JSON or YAML file of keys, comments allowed; the command line wins over it")
       ->type_name("FILE")
       ->group("file")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -71,18 +75,26 @@ void add_options(CLI::App& page, Command command) {
   }
 }
 
+bool is_yaml(std::string_view path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
+
+/// Whether a word without a key is a file of keys.
+bool is_config_file(std::string_view word) {
+  return !word.starts_with('-') && (is_yaml(word) || word.ends_with(".json"));
+}
+
 void read_config_file(Config& config, const std::string& path) {
-  io::Json json;
   try {
-    json = io::read_json(path, true);
-  } catch (const FormatError& error) {
-    const bool yaml = path.ends_with(".yaml") || path.ends_with(".yml");
-    fail<ConfigError>("key config: ", yaml ? "JSON expected, an object of keys, and not YAML: " : "",
-                      std::string_view(error.what()));
+    if (is_yaml(path)) {
+      const std::string note = read_settings(config, io::read_yaml(path), path);
+      if (const auto local = local_rank(); !note.empty() && (!local || local->number == 0)) log::info(note);
+      return;
+    }
+    read_settings(config, io::read_json(path, true), path);
+  } catch (const ConfigError&) {
+    throw;
   } catch (const Error& error) {
     fail<ConfigError>("key config: ", std::string_view(error.what()));
   }
-  read_settings(config, json, path);
 }
 
 /// Rejects unused words: all unknown keys at once, or the first other word.
@@ -237,13 +249,18 @@ Request read_command_line(int argc, const char* const* argv) {
     request.config.runs.assign(folders, unknown.end());
     unknown.erase(folders, unknown.end());
   }
-  if (!unknown.empty()) refuse_words(unknown, request.command);
-
   const CLI::App& page = *chosen.front();
-  if (page.count("--config") > 0) {
-    request.config_file = only_value("config", *page.get_option("--config"));
-    read_config_file(request.config, request.config_file);
+  if (unknown.size() == 1 && is_config_file(unknown.front())) {  // lora train run.yaml
+    request.config_file = unknown.front();
+    if (page.count("--config") > 0)
+      fail<ConfigError>("key config: given 2 times, as ",
+                        std::string_view(page.get_option("--config")->results().front()), " and ",
+                        std::string_view(request.config_file), " without a key, allowed: once");
+    unknown.clear();
   }
+  if (!unknown.empty()) refuse_words(unknown, request.command);
+  if (page.count("--config") > 0) request.config_file = only_value("config", *page.get_option("--config"));
+  if (page.count("--config") > 0 || !request.config_file.empty()) read_config_file(request.config, request.config_file);
   for (const Key& key : keys()) {
     if (!(key.commands & request.command)) continue;
     const CLI::Option* option = page.get_option("--" + std::string(key.name));

@@ -1,7 +1,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -14,6 +16,7 @@
 #include "launch.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/printable.hpp"
+#include "lora/settings/yaml_file.hpp"
 #include "processes.hpp"
 #include "processor.hpp"
 #include "signals.hpp"
@@ -104,6 +107,13 @@ int main(int argc, char** argv) {
     const int status = request.answer.empty() ? run_command(request) : 0;
     finish_output();
     return status;
+  } catch (const lora::settings::FileError& error) {
+    const std::string lines = error.what();
+    for (std::size_t begin = 0, end = 0; end < lines.size(); begin = end + 1) {
+      end = std::min(lines.find('\n', begin), lines.size());
+      say("error: ", std::string_view(lines).substr(begin, end - begin), bad_usage);
+    }
+    return bad_usage;
   } catch (const lora::ConfigError& error) {
     return say("error: ", error.what(), bad_usage);
   } catch (const std::bad_alloc&) {

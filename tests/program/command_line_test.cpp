@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -24,7 +25,9 @@ using namespace lora;
 
 namespace {
 
-test::Outcome lora_program(std::initializer_list<std::string> words) { return test::run_program(LORA_PROGRAM, words); }
+test::Outcome lora_program(const std::vector<std::string>& words) {
+  return test::run_program(LORA_PROGRAM, std::span(words));
+}
 
 /// One line on standard error that begins so, nothing on standard output.
 void check_refused(const test::Outcome& outcome, int status, const std::string& beginning) {
@@ -96,8 +99,9 @@ TEST_CASE("program: the program's page has its commands, and each command's its 
     whole += "  " + name + std::string(28 - name.size(), ' ') + page.does + "\n";
     std::vector<std::string> groups = {"file"};
     std::map<std::string, std::string> options;
-    options["file"] = option("-h,--help", "Prints this page") +
-                      option("--config FILE", "JSON file of keys, comments allowed; the command line wins over it");
+    options["file"] =
+        option("-h,--help", "Prints this page") +
+        option("--config FILE", "JSON or YAML file of keys, comments allowed; the command line wins over it");
     for (const auto& key : settings::keys()) {
       if ((key.commands & page.command) == 0) continue;
       const std::string group(key.group), otherwise = settings::default_text(key);
@@ -301,15 +305,11 @@ TEST_CASE("program: the file of keys") {
   io::write_file(file, std::string_view("{\"sede\": 1}"));
   check_refused(lora_program({"train", "--config", file}), 2,
                 file + ": unknown key sede (given 1; nearest: seed); allowed: ");
-  const std::string yaml = (folder / "run.yaml").native();
-  io::write_file(yaml, std::string_view("stage: sft\n"));
-  check_refused(lora_program({"train", "--config", yaml}), 2,
-                "key config: JSON expected, an object of keys, and not YAML: " + yaml + ":1:1: ");
-  const std::string yml = (folder / "run.yml").native(), other = (folder / "run.txt").native();
-  for (const auto& path : {yml, other}) io::write_file(path, std::string_view("stage: sft\n"));
-  check_refused(lora_program({"train", "--config", yml}), 2,
-                "key config: JSON expected, an object of keys, and not YAML: " + yml + ":1:1: ");
+  const std::string other = (folder / "run.txt").native();
+  io::write_file(other, std::string_view("stage: sft\n"));
   check_refused(lora_program({"train", "--config", other}), 2, "key config: " + other + ":1:1: ");
+  check_refused(lora_program({"train", "--config="}), 2, "--config: given nothing, allowed: a file");
+  check_refused(lora_program({"train", "--config", ""}), 2, "key config: cannot open ");
   io::write_file(file, std::string_view("{\"seed\": \"1\"}"));
   check_refused(lora_program({"train", "--config", file}), 2,
                 file + ": key seed: given \"1\", allowed: a whole number");
@@ -319,6 +319,56 @@ TEST_CASE("program: the file of keys") {
   check_refused(lora_program({"tokenize", "--config", file, "--model_name_or_path", "/no/such", "--text", "t"}), 1,
                 "/no/such: no such file or folder");
 }
+
+TEST_CASE("program: a word that ends in .json, .yaml or .yml is the file of keys, as --config has it") {
+  const test::TempFolder folder;
+  const std::string file = (folder / "run.json").native();
+  io::write_file(file, std::string_view("{\"lora_rank\": 0}"));
+  for (const auto& words :
+       {std::vector<std::string>{"train", file}, {"train", "--seed", "1", file}, {"plan", file, "--seed=1"}})
+    check_refused(lora_program(words), 2, file + ": key lora_rank: given 0, allowed: a whole number");
+  check_refused(lora_program({"train", "--config", file, "b.yaml"}), 2,
+                "key config: given 2 times, as " + file + " and b.yaml without a key, allowed: once");
+  check_refused(lora_program({"train", file, "b.json"}), 2, "given '" + file + "', allowed: keys as");
+  check_refused(lora_program({"train", file, "word"}), 2, "given '" + file + "', allowed: keys as");
+  check_refused(lora_program({file, "train"}), 2, "given '" + file + "' before the command");
+  check_refused(lora_program({"train", "none.yml"}), 2, "key config: cannot open none.yml");
+  // A report's words are folders, whatever they are called.
+  check_refused(lora_program({"report", file}), 2, "key runs: given " + file + ", but there is no run_config.json");
+}
+
+#if defined(LORA_WITH_YAML)
+
+TEST_CASE("program: a file of keys may be YAML, whose keys that cannot be honoured are an error each") {
+  const test::TempFolder folder;
+  const std::string yaml = (folder / "run.yaml").native(), yml = (folder / "run.yml").native();
+  for (const auto& path : {yaml, yml}) {
+    io::write_file(path, std::string_view("stage: dpo\nseed: x\nbf16: true\nlr: 1\n"));
+    for (const auto& words : {std::vector<std::string>{"train", path}, {"eval", "--config", path}}) {
+      const auto outcome = lora_program(words);
+      CHECK(outcome.status == 2);
+      CHECK(outcome.output.empty());
+      CHECK(outcome.errors ==
+            "error: " + path +
+                ":1: unknown key stage: given dpo; here: not there: train learns from answers, not from preferences\n"
+                "error: " +
+                path + ":2: key seed: given x, allowed: a whole number, at least 0\nerror: " + path +
+                ":4: unknown key lr: given 1; here: learning_rate\n");
+    }
+    io::write_file(path, std::string_view("seed: 1\n a: b\n"));
+    check_refused(lora_program({"train", path}), 2, "key config: " + path + ":2:3: no YAML: illegal map value");
+  }
+  // Keys of other commands are accepted, what others say anyway is told, and the command line wins.
+  io::write_file(yaml, std::string_view("stage: sft\nlora_rank: 4\nmodel_name_or_path: a\nbf16: true\n"));
+  const auto outcome = lora_program({"tokenize", yaml, "--model_name_or_path", "/no/such", "--text", "t"});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.errors == yaml + ": nothing to do for stage; bf16 true is dtype bfloat16\n" +
+                              "error: /no/such: no such file or folder\n");
+  io::write_file(yaml, std::string_view("{\"lora_rank\": 0}"));  // which is YAML as well
+  check_refused(lora_program({"train", yaml}), 2, yaml + ":1: key lora_rank: given 0, allowed: a whole number");
+}
+
+#endif
 
 TEST_CASE("program: a file of DeepSpeed's is held against the processes that a launcher has started") {
   const test::TempFolder folder;

@@ -153,10 +153,16 @@ TEST_CASE("findings: they come in an order that stays, and states have their nam
   cpu::Device dev(1);
   std::string parts;
   for (const Finding& one : run::examine(dev)) parts += one.part + "; ";
-  CHECK(parts == "build; processor; threads; memory; large pages; products; compressed data; temporary folder; ");
+  CHECK(parts ==
+        "build; processor; threads; memory; large pages; products; compressed data; settings files; temporary "
+        "folder; ");
 #if defined(LORA_WITH_ZLIB) && defined(LORA_WITH_ZSTD)
   CHECK(of(run::examine(dev), "compressed data").found == "gzip yes, Zstandard yes");
   CHECK(of(run::examine(dev), "compressed data").state == State::ok);
+#endif
+#if defined(LORA_WITH_YAML)
+  CHECK(of(run::examine(dev), "settings files").found == "JSON, YAML");
+  CHECK(of(run::examine(dev), "settings files").state == State::ok);
 #endif
   CHECK(run::name_of(State::ok) == "ok");
   CHECK(run::name_of(State::note) == "note");

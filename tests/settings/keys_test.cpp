@@ -102,7 +102,7 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"gradient_accumulation_steps", "batch", "t", "INT", "8", "a whole number, at least 1 and at most 1e+06"},
       {"step_units", "batch", "t", "INT", "1", "a whole number, at least 1 and at most 1e+06"},
       {"zero_stage", "batch", "t", "INT", "0", "a whole number, at least 0 and at most 3"},
-      {"ddp_timeout", "batch", "t", "NUMBER", "1800", "a number, above 0 and at most 1e+08"},
+      {"ddp_timeout", "batch", "t", "NUMBER", "1800", "a number, above 0 and at most 1e+09"},
       {"deepspeed", "batch", "t", "TEXT", "none", "a text"},
       {"per_device_eval_batch_size", "batch", "te", "INT", "8", "a whole number, at least 1 and at most 1e+06"},
       {"stages", "stages", "t", "JSON", "none",

@@ -1,5 +1,6 @@
 // As in a build that found no oneDNN: all products are Eigen's.
 #undef LORA_WITH_ONEDNN
+#undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB
 #undef LORA_WITH_ZSTD
 #include <doctest/doctest.h>

@@ -1,5 +1,6 @@
 // As in a build that found neither zlib nor libzstd, nor oneDNN, as the other sources here.
 #undef LORA_WITH_ONEDNN
+#undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB
 #undef LORA_WITH_ZSTD
 #include "lora/io/unpack.hpp"

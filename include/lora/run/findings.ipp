@@ -103,6 +103,15 @@ LORA_INLINE Finding compression_finding() {
   return finding;
 }
 
+LORA_INLINE Finding settings_finding() {
+#ifdef LORA_WITH_YAML
+  return {"settings files", Finding::State::ok, "JSON, YAML"};
+#else
+  return {"settings files", Finding::State::note, "JSON, no YAML",
+          "install yaml-cpp (Debian: libyaml-cpp-dev) and build again"};
+#endif
+}
+
 /// Whether files that are unpacked, and the tokens of long texts, have a place.
 LORA_INLINE Finding temporary_finding() {
   Finding finding{"temporary folder", Finding::State::ok, io::scratch_folder().native()};
@@ -134,6 +143,7 @@ LORA_INLINE std::vector<Finding> examine(cpu::Device& dev, const std::string& ro
           detail::pages_finding(root),
           detail::products_finding(dev),
           detail::compression_finding(),
+          detail::settings_finding(),
           detail::temporary_finding()};
 }
 

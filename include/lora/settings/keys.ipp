@@ -205,7 +205,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        "What ranks share out: 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, which leave "
        "layer "
        "by layer; 3: on NPUs the frozen layers as well, gathered when they are used"},
-      {"ddp_timeout", "batch", train, &C::ddp_timeout, Range{.low = 0, .high = 1e8, .low_open = true}, free, "",
+      {"ddp_timeout", "batch", train, &C::ddp_timeout, Range{.low = 0, .high = 1e9, .low_open = true}, free, "",
        "Seconds that a rank waits for another before it ends with an error"},
       {"deepspeed", "batch", train, &C::deepspeed, any, free, "none",
        "A DeepSpeed configuration file, whose stage, offloads, precision, batch, clipping, optimizer and schedule set "

@@ -114,6 +114,9 @@ void set_from_text(Config& config, const Key& key, std::string_view text);
 /// Sets a key from a JSON value; null leaves it as it is. `where` begins messages.
 /// Throws   ConfigError naming the key, what was given and what is allowed
 void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where);
+/// `given`: the value as the user wrote it, for messages.
+void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where,
+                   std::string_view given);
 
 /// Sets the keys of a JSON object. Keys of all commands are accepted, so that one file can serve several.
 /// Throws   ConfigError naming the file and the key, or all keys that are unknown

@@ -169,8 +169,6 @@ LORA_INLINE void check(const Config& config, const Key& key, std::string_view wh
   if (const auto given = offence(config, key)) detail::refuse(key, where, *given);
 }
 
-/// Sets a key from a JSON value; null leaves it as it is. `given`: the value as the user wrote it.
-/// Throws   ConfigError naming the file, the key, what was given and what is allowed
 LORA_INLINE void set_from_json(Config& config, const Key& key, const io::Json& json, std::string_view where,
                                std::string_view given) {
   if (json.is_null()) return;

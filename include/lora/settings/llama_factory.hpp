@@ -1,0 +1,129 @@
+#pragma once
+
+#include <string_view>
+
+// Values of LLaMA-Factory's keys that say what is done here anyway, or what a key here says. Any other value is
+// answered as foreign_keys.hpp has it.
+
+namespace lora::settings {
+
+/// A value that such a key may have: of a switch "true" or "false"; empty: any.
+struct ForeignValue {
+  std::string_view name;
+  std::string_view value = {};
+  std::string_view key = {};      ///< that means it here; empty: none is needed
+  std::string_view meaning = {};  ///< that key's value
+};
+
+constexpr ForeignValue llama_factory_values[] = {
+    // what is computed
+    {"stage", "sft"},
+    {"stage", "pt"},
+    {"do_train", "true"},
+    {"do_predict", "false"},
+    {"bf16", "true", "dtype", "bfloat16"},
+    {"bf16", "false"},
+    {"pure_bf16", "true", "dtype", "bfloat16"},
+    {"pure_bf16", "false"},
+    {"fp16", "true", "dtype", "float16"},
+    {"fp16", "false"},
+    {"template", "qwen", "template", "qwen2_5"},
+    {"template", "qwen3_nothink", "template", "qwen3_instruct_2507"},
+    {"mask_history", "true", "train_on_last_turn_only", "true"},
+    {"mask_history", "false"},
+    {"disable_shuffling", "true", "shuffle", "false"},
+    {"disable_shuffling", "false"},
+    {"disable_gradient_checkpointing", "true", "gradient_checkpointing", "false"},
+    {"disable_gradient_checkpointing", "false", "gradient_checkpointing", "true"},
+    {"optim", "adamw_torch"},
+    {"optim", "adamw_torch_fused"},
+    {"optim", "adamw_hf"},
+    {"label_smoothing_factor", "0"},
+    {"label_smoothing_factor", "0.0"},
+    {"group_by_length", "false"},
+    {"packing", "false"},
+    {"neat_packing", "false"},
+    {"streaming", "false"},
+    {"use_dora", "false"},
+    {"pissa_init", "false"},
+    {"create_new_adapter", "false"},
+    {"use_llama_pro", "false"},
+    {"use_galore", "false"},
+    {"use_apollo", "false"},
+    {"use_badam", "false"},
+    {"use_adam_mini", "false"},
+    {"use_muon", "false"},
+    {"use_dft_loss", "false"},
+    {"shift_attn", "false"},
+    {"resize_vocab", "false"},
+    {"split_special_tokens", "false"},
+    {"eval_on_each_dataset", "false"},
+    {"ignore_pad_token_for_loss", "true"},
+    {"ignore_data_skip", "false"},
+    {"dataloader_drop_last", "false"},
+    {"auto_find_batch_size", "false"},
+    {"predict_with_generate", "false"},
+    {"predict_with_generate", "true", "eval_predict", "true"},
+    // when something is written
+    {"save_strategy", "steps"},
+    {"save_strategy", "no", "save_steps", "0"},
+    {"logging_strategy", "steps"},
+    {"save_only_model", "false"},
+    {"save_safetensors", "true"},
+    {"report_to", "none"},
+    {"report_to", "tensorboard"},
+    {"use_swanlab", "false"},
+    {"push_to_hub", "false"},
+    // how it is computed, or told, which changes no result
+    {"attn_implementation"},
+    {"compute_accuracy"},
+    {"dataloader_num_workers"},
+    {"dataloader_persistent_workers"},
+    {"dataloader_pin_memory"},
+    {"dataloader_prefetch_factor"},
+    {"ddp_find_unused_parameters"},
+    {"enable_liger_kernel"},
+    {"export_device"},
+    {"export_legacy_format", "false"},
+    {"flash_attn"},
+    {"hf_hub_token"},
+    {"include_num_input_tokens_seen"},
+    {"log_level"},
+    {"low_cpu_mem_usage"},
+    {"ms_hub_token"},
+    {"om_hub_token"},
+    {"overwrite_cache"},
+    {"plot_loss"},
+    {"preprocessing_batch_size"},
+    {"preprocessing_num_workers"},
+    {"print_param_status"},
+    {"trust_remote_code"},
+    {"upcast_layernorm"},
+    {"use_fast_tokenizer", "true"},
+    {"use_kv_cache"},
+    {"use_reentrant_gc"},
+    {"use_unsloth"},
+    {"use_unsloth_gc"},
+};
+
+/// A value that is answered otherwise than the key's other ones.
+struct ForeignAnswer {
+  std::string_view name, value, here;
+};
+constexpr ForeignAnswer llama_factory_answers[] = {
+    {"stage", "rm", "not there: train learns from answers, not from preferences"},
+    {"stage", "ppo", "not there: train learns from answers, not from preferences"},
+    {"stage", "dpo", "not there: train learns from answers, not from preferences"},
+    {"stage", "kto", "not there: train learns from answers, not from preferences"},
+    {"do_train", "false", "not there: the command is train, and others have commands of their own"},
+    {"finetuning_type", "freeze", "finetuning_type full with trainable, such as layers\\.(2[0-9])\\."},
+    {"finetuning_type", "oft", "not there: LoRA and rsLoRA"},
+    {"save_strategy", "epoch", "save_steps, a number of steps"},
+    {"save_strategy", "best", "load_best_model_at_end"},
+    {"eval_strategy", "epoch", "eval_steps, a number of steps"},
+    {"eval_strategy", "no", "not there: eval_dataset and val_size evaluate, at the end if eval_steps is not given"},
+    {"logging_strategy", "no", "not there: lines of the log are always written"},
+    {"logging_strategy", "epoch", "logging_steps, a number of steps"},
+};
+
+}  // namespace lora::settings

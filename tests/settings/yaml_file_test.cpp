@@ -1,0 +1,352 @@
+#include "lora/settings/yaml_file.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora/settings/foreign_keys.hpp"
+#include "lora/settings/llama_factory.hpp"
+#include "support/message_of.hpp"
+
+namespace yaml_file_test {
+
+using namespace lora;
+using namespace lora::settings;
+
+TEST_CASE(
+    "yaml settings: values that LLaMA-Factory's keys may have are those of a known key, and mean a value of one") {
+  for (const ForeignValue& value : llama_factory_values) {
+    CAPTURE(std::string(value.name));
+    CAPTURE(std::string(value.value));
+    const bool known = std::any_of(std::begin(foreign_keys), std::end(foreign_keys),
+                                   [&](const ForeignKey& key) { return key.name == value.name; });
+    CHECK((known || find_key(value.name) != nullptr));
+    CHECK(value.key.empty() == value.meaning.empty());
+    if (value.key.empty()) continue;
+    REQUIRE(find_key(value.key) != nullptr);
+    CHECK_FALSE(value.value.empty());
+    // Each value once.
+    CHECK(std::count_if(
+              std::begin(llama_factory_values), std::end(llama_factory_values),
+              [&](const ForeignValue& other) { return other.name == value.name && other.value == value.value; }) == 1);
+  }
+  for (const auto& answer : llama_factory_answers) {
+    CAPTURE(std::string(answer.name));
+    CHECK((find_key(answer.name) != nullptr ||
+           std::any_of(std::begin(foreign_keys), std::end(foreign_keys),
+                       [&](const ForeignKey& key) { return key.name == answer.name; })));
+  }
+}
+
+#if defined(LORA_WITH_YAML)
+
+namespace {
+
+Config config_of(std::string_view text) {
+  Config config;
+  (void)read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml");
+  return config;
+}
+
+std::string note_of(std::string_view text) {
+  Config config;
+  return read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml");
+}
+
+std::string said_of(std::string_view text) {
+  return test::message_of<ConfigError>([&] { (void)config_of(text); });
+}
+
+io::Path fixture(const std::string& name) { return io::Path(LORA_FIXTURES) / "llama_factory" / name; }
+
+/// The note and the errors of a file, without its name.
+std::string told_of(const std::string& name) {
+  Config config;
+  std::string text;
+  try {
+    text = read_settings(config, io::read_yaml(fixture(name)), "F");
+  } catch (const FileError& error) {
+    text = error.what();
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("yaml settings: a value is what its key takes, so that texts stay as they are written") {
+  const Config config = config_of(
+      "model_name_or_path: 123\n"
+      "output_dir: 1.10\n"
+      "system: yes\n"
+      "date: 2024-01-02\n"
+      "learning_rate: 1e-4\n"
+      "weight_decay: \"2e-2\"\n"
+      "warmup_steps: 1_000\n"
+      "max_steps: -1\n"
+      "lora_rank: +16\n"
+      "val_size: .25\n"
+      "lora_alpha: 32\n"
+      "save_steps: '50'\n"
+      "gradient_checkpointing: On\n"
+      "shuffle: NO\n"
+      "use_rslora: auto\n"
+      "prompt: |\n  one\n  two\n"
+      "adapter_name_or_path: ~\n"
+      "save_total_limit: null\n"
+      "eval_steps:\n");
+  CHECK(config.model_name_or_path == "123");
+  CHECK(config.output_dir == "1.10");
+  CHECK(config.system == "yes");
+  CHECK(config.date == "2024-01-02");
+  CHECK(config.learning_rate == 1e-4);
+  CHECK(config.weight_decay == 2e-2);
+  CHECK(config.warmup_steps == 1000);
+  CHECK(config.lora_rank == 16);
+  CHECK(config.val_size == 0.25);
+  CHECK(config.lora_alpha == 32.0);
+  CHECK(config.save_steps == 50);
+  CHECK(config.gradient_checkpointing);
+  CHECK_FALSE(config.shuffle);
+  CHECK_FALSE(config.use_rslora);
+  CHECK(config.prompt == "one\ntwo\n");
+  CHECK(config.adapter_name_or_path.empty());
+  CHECK_FALSE(config.save_total_limit);
+  CHECK_FALSE(config.eval_steps);
+  CHECK(config.from_command_line.empty());
+}
+
+TEST_CASE("yaml settings: lists are lists, or texts with commas as LLaMA-Factory has them") {
+  CHECK(config_of("lora_target: q_proj, v_proj").lora_target == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK(config_of("lora_target: [q_proj, v_proj]").lora_target == std::vector<std::string>{"q_proj", "v_proj"});
+  CHECK(config_of("lora_target:\n- q_proj\n").lora_target == std::vector<std::string>{"q_proj"});
+  CHECK(config_of("no_rope_layers: 3,5..6").no_rope_layers == std::vector<Index>{3, 5, 6});
+  CHECK(config_of("no_rope_layers: 3").no_rope_layers == std::vector<Index>{3});
+  CHECK(config_of("no_rope_layers: [3, 5..6]").no_rope_layers == std::vector<Index>{3, 5, 6});
+  CHECK(config_of("interleave_probs: 0.25, 7.5e-1").interleave_probs == std::vector<double>{0.25, 0.75});
+  CHECK(config_of("interleave_probs: [0.25, 75e-2]").interleave_probs == std::vector<double>{0.25, 0.75});
+  CHECK(config_of("interleave_probs: 1").interleave_probs == std::vector<double>{1});
+  CHECK(config_of("stop: [1, yes]").stop == std::vector<std::string>{"1", "yes"});
+  const auto files = config_of("dataset:\n- a.json\n- {path: 1.json, weight: 2, name: 03, max_samples: 1_0}\n").dataset;
+  REQUIRE(files.size() == 2);
+  CHECK(files[0] == data::DataFile("a.json"));
+  CHECK(files[1].path == "1.json");
+  CHECK(files[1].weight == 2.0);
+  CHECK(files[1].name == "03");
+  CHECK(files[1].max_samples == 10);
+}
+
+TEST_CASE("yaml settings: stages and curricula are lists of maps, each field as its key has it") {
+  const Config config = config_of(
+      "stages:\n"
+      "- name: 1\n"
+      "  until_step: 5\n"
+      "  learning_rate: 1e-3\n"
+      "  trainable: embed,norm\n"
+      "  gradient_checkpointing: yes\n"
+      "- {learning_rate: '1e-4', lr_scheduler_type: cosine}\n"
+      "curriculum_stages: [{until: 1, mix: {easy: 0.5, '2': 5e-1}}]\n");
+  REQUIRE(config.stages.size() == 2);
+  CHECK(config.stages[0].name == "1");
+  CHECK(config.stages[0].until_step == 5);
+  CHECK(config.stages[0].learning_rate == 1e-3);
+  CHECK(config.stages[0].trainable == std::vector<std::string>{"embed", "norm"});
+  CHECK(config.stages[0].gradient_checkpointing == true);
+  CHECK(config.stages[1].learning_rate == 1e-4);
+  CHECK(config.stages[1].lr_scheduler_type == "cosine");
+  REQUIRE(config.curriculum_stages.size() == 1);
+  CHECK(config.curriculum_stages[0].mix[1].first == "2");
+  CHECK(config.curriculum_stages[0].mix[1].second == 0.5);
+}
+
+TEST_CASE("yaml settings: a value that its key does not take is refused with its line, as it is written") {
+  CHECK(said_of("# c\nlora_rank: 010\n") ==
+        "r.yaml:2: key lora_rank: given 010, allowed: a whole number, at least 1 and at most 65536");
+  CHECK(said_of("lora_rank: 1.0") ==
+        "r.yaml:1: key lora_rank: given 1.0, allowed: a whole number, at least 1 and at most 65536");
+  CHECK(said_of("max_steps: 99999999999999999999") ==
+        "r.yaml:1: key max_steps: given 99999999999999999999, allowed: a whole number, -1 or at least 1");
+  CHECK(said_of("learning_rate: .inf") == "r.yaml:1: key learning_rate: given .inf, allowed: a number, at least 0");
+  CHECK(said_of("learning_rate: {a: 1}") == "r.yaml:1: key learning_rate: given {a: 1}, allowed: a number, at least 0");
+  CHECK(said_of("shuffle: \"true\"") == "r.yaml:1: key shuffle: given true, allowed: true or false");
+  CHECK(said_of("shuffle: 1") == "r.yaml:1: key shuffle: given 1, allowed: true or false");
+  CHECK(said_of("output_dir: [a]") == "r.yaml:1: key output_dir: given [a], allowed: a text");
+  CHECK(said_of("output_dir: ''") == "r.yaml:1: key output_dir: given nothing, allowed: a text");
+  CHECK(test::holds(said_of("stages: [{until_step: x}]"), "r.yaml:1: key stages: stage 1: \"until_step\" must be"));
+  CHECK(said_of("- a\n") == "r.yaml:1:1: found a list, expected keys, each with a colon and its value");
+  CHECK(said_of("some text") == "r.yaml:1:1: found some text, expected keys, each with a colon and its value");
+  CHECK(said_of("~") == "r.yaml:1:1: found null, expected keys, each with a colon and its value");
+}
+
+TEST_CASE("yaml settings: all keys that can't be honoured are named at once, a line each, in the order of the file") {
+  CHECK(
+      said_of(
+          "lr: 1e-4\nseed: x\nfoo: [1]\nlearning_rat: 2\nuse_dora: yes\nseed2: \"\"\nreport_to: [tensorboard, wandb]\n"
+          "a\\b: \"c\\nd\"\n") ==
+      "r.yaml:1: unknown key lr: given 1e-4; here: learning_rate\n"
+      "r.yaml:2: key seed: given x, allowed: a whole number, at least 0\n"
+      "r.yaml:3: unknown key foo: given [1]\n"
+      "r.yaml:4: unknown key learning_rat: given 2; nearest: learning_rate\n"
+      "r.yaml:5: unknown key use_dora: given yes; here: not there: LoRA and rsLoRA\n"
+      "r.yaml:6: unknown key seed2: given nothing; nearest: seed\n"
+      "r.yaml:7: unknown key report_to: given [tensorboard, wandb]; here: not needed: event files are in "
+      "output_dir/tensorboard\n"
+      "r.yaml:8: unknown key a\\b: given c\\nd");
+  // A value that is not for every eye stays in the file.
+  CHECK(said_of("swanlab_api_key: SECRET\nx_token: SECRET\n") ==
+        "r.yaml:1: unknown key swanlab_api_key: here: not there: event files are in output_dir/tensorboard, lines in "
+        "trainer_log.jsonl\nr.yaml:2: unknown key x_token");
+  CHECK(said_of(std::string(100, 'k') + ": " + std::string(1000, 'v')).size() < 250);
+  CHECK_NOTHROW((void)config_of("use_dora: null\nfoo:\n"));  // not given
+}
+
+TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway are taken and told") {
+  CHECK(note_of("seed: 1").empty());
+  CHECK(note_of("stage: sft\ndo_train: True\nreport_to: [tensorboard]\nflash_attn: fa2\n") ==
+        "r.yaml: nothing to do for stage, do_train, report_to, flash_attn");
+  CHECK(said_of("report_to: []") ==
+        "r.yaml:1: unknown key report_to: given []; here: not needed: event files are in output_dir/tensorboard");
+  CHECK(said_of("flash_attn: {a: 1}") ==
+        "r.yaml:1: unknown key flash_attn: given {a: 1}; here: not needed: attention never holds a whole matrix "
+        "of "
+        "scores");
+  CHECK(said_of("do_train: no") ==
+        "r.yaml:1: unknown key do_train: given no; here: not there: the command is train, and others have commands of "
+        "their own");
+  for (const char* stage : {"rm", "ppo", "dpo", "kto"})
+    CHECK(test::holds(said_of(concat("stage: ", stage)), "here: not there: train learns from answers, not from "));
+  CHECK(said_of("finetuning_type: freeze") ==
+        "r.yaml:1: key finetuning_type: given freeze; here: finetuning_type full with trainable, such as "
+        "layers\\.(2[0-9])\\.");
+  CHECK(test::holds(said_of("finetuning_type: oft"), "here: not there: LoRA and rsLoRA"));
+  CHECK(test::holds(said_of("logging_strategy: no"), "here: not there: lines of the log are always written"));
+  CHECK(test::holds(said_of("logging_strategy: epoch"), "here: logging_steps, a number of steps"));
+  CHECK(test::holds(said_of("save_strategy: best"), "here: load_best_model_at_end"));
+  CHECK(test::holds(said_of("save_strategy: epoch"), "here: save_steps, a number of steps"));
+}
+
+TEST_CASE("yaml settings: values of LLaMA-Factory's that a key here has set that key, unless it says otherwise") {
+  CHECK(note_of("bf16: true\nmask_history: yes\nplot_loss: true\n") ==
+        "r.yaml: nothing to do for plot_loss; bf16 true is dtype bfloat16; mask_history yes is train_on_last_turn_only "
+        "true");
+  CHECK(config_of("bf16: true").dtype == "bfloat16");
+  CHECK(config_of("pure_bf16: on").dtype == "bfloat16");
+  CHECK(config_of("fp16: true").dtype == "float16");
+  CHECK(config_of("bf16: false\nfp16: false").dtype == "auto");
+  CHECK(config_of("mask_history: true").train_on_last_turn_only);
+  CHECK_FALSE(config_of("disable_shuffling: true").shuffle);
+  CHECK_FALSE(config_of("disable_gradient_checkpointing: true").gradient_checkpointing);
+  CHECK(config_of("disable_gradient_checkpointing: false").gradient_checkpointing);
+  CHECK(config_of("template: qwen").template_name == "qwen2_5");
+  CHECK(config_of("template: qwen3_nothink").template_name == "qwen3_instruct_2507");
+  CHECK(config_of("template: llama3").template_name == "llama3");
+  CHECK(config_of("save_strategy: no").save_steps == 0);
+  CHECK(config_of("save_strategy: \"no\"").save_steps == 0);
+  CHECK(config_of("save_strategy: steps").save_steps == 500);
+  CHECK(config_of("predict_with_generate: true").eval_predict);
+  CHECK(config_of("bf16: true\ndtype: bfloat16").dtype == "bfloat16");
+  CHECK(said_of("bf16: true\ndtype: float32") ==
+        "r.yaml:1: key bf16: given true, which is dtype bfloat16 here, but the file has dtype \"float32\"");
+  CHECK(said_of("bf16: true\nfp16: true") ==
+        "r.yaml:2: key fp16: given true, which is dtype float16 here, but the file has dtype \"bfloat16\"");
+  CHECK(said_of("save_strategy: no\nsave_steps: 5") ==
+        "r.yaml:1: key save_strategy: given no, which is save_steps 0 here, but the file has save_steps 5");
+}
+
+TEST_CASE("yaml settings: when evaluations are made follows from eval_steps, eval_dataset and val_size") {
+  CHECK(note_of("eval_strategy: steps\nval_size: 0.1\neval_steps: 5") == "r.yaml: nothing to do for eval_strategy");
+  CHECK(note_of("evaluation_strategy: no") == "r.yaml: nothing to do for evaluation_strategy");
+  CHECK(note_of("do_eval: true\nval_size: 2") == "r.yaml: nothing to do for do_eval");
+  CHECK(note_of("do_eval: false") == "r.yaml: nothing to do for do_eval");
+  CHECK(said_of("eval_strategy: steps\nval_size: 0.1") ==
+        "r.yaml:1: unknown key eval_strategy: given steps; here: eval_steps");
+  CHECK(said_of("eval_strategy: no\nval_size: 0.1") ==
+        "r.yaml:1: unknown key eval_strategy: given no; here: not there: eval_dataset and val_size evaluate, at the "
+        "end if "
+        "eval_steps is not given");
+  CHECK(said_of("eval_strategy: epoch\neval_dataset: a") ==
+        "r.yaml:1: unknown key eval_strategy: given epoch; here: eval_steps, a number of steps");
+  CHECK(said_of("do_eval: true") ==
+        "r.yaml:1: unknown key do_eval: given true; here: the command eval, or eval_dataset or val_size of train");
+  CHECK(test::holds(said_of("do_eval: false\nval_size: 0.1"), "r.yaml:1: unknown key do_eval: given false; here: "));
+}
+
+TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honoured, or refused with all reasons at once") {
+  const std::string usual = "F: nothing to do for trust_remote_code, stage, do_train, ";
+  CHECK(told_of("llama3_lora_sft.yaml") ==
+        usual + "overwrite_cache, preprocessing_num_workers, plot_loss; bf16 true is dtype bfloat16");
+  CHECK(told_of("qwen3_lora_sft.yaml") ==
+        usual +
+            "preprocessing_num_workers, dataloader_num_workers, save_only_model, report_to, plot_loss, eval_strategy; "
+            "template qwen3_nothink is template qwen3_instruct_2507; bf16 true is dtype bfloat16");
+  CHECK(told_of("qwen2_5_full_sft_ds3.yaml") ==
+        "F: nothing to do for stage, do_train, overwrite_cache, flash_attn, enable_liger_kernel, optim, packing; "
+        "template qwen is template qwen2_5; bf16 true is dtype bfloat16");
+  CHECK(told_of("llama3_lora_pretrain.yaml") ==
+        "F: nothing to do for stage, do_train, save_strategy, logging_strategy; fp16 true is dtype float16");
+  CHECK(told_of("llama3_lora_plus_sft.yaml") ==
+        "F: nothing to do for stage, do_train, disable_shuffling, neat_packing, eval_strategy, do_eval, hf_hub_token; "
+        "mask_history true is train_on_last_turn_only true; bf16 true is dtype bfloat16");
+  const std::string preferences = "; here: not there: train learns from answers, not from preferences";
+  CHECK(told_of("llama3_lora_dpo.yaml") == "F:2: unknown key stage: given dpo" + preferences +
+                                               "\nF:7: unknown key pref_beta: given 0.1" + preferences +
+                                               "\nF:8: unknown key pref_loss: given sigmoid" + preferences);
+  const std::string text = "; here: not there: models and records of text alone";
+  CHECK(test::holds(told_of("qwen2_5vl_lora_sft.yaml"),
+                    "F:2: unknown key image_max_pixels: given 262144" + text +
+                        "\nF:3: unknown key video_max_pixels: given 16384" + text +
+                        "\nF:9: unknown key freeze_vision_tower: given true" + text +
+                        "\nF:11: key template: given qwen2_vl, allowed: one of auto, qwen2, "));
+  CHECK(told_of("llama3_freeze_sft.yaml") ==
+        "F:4: key finetuning_type: given freeze; here: finetuning_type full with trainable, such as "
+        "layers\\.(2[0-9])\\.\n"
+        "F:5: unknown key freeze_trainable_layers: given 8; here: finetuning_type full with trainable, such as "
+        "layers\\.(2[0-9])\\.\n"
+        "F:6: unknown key freeze_trainable_modules: given all; here: finetuning_type full with trainable\n"
+        "F:7: unknown key use_llama_pro: given true; here: not there: LoRA and rsLoRA\n"
+        "F:11: unknown key save_strategy: given epoch; here: save_steps, a number of steps\n"
+        "F:12: unknown key eval_strategy: given epoch; here: eval_steps, a number of steps");
+  const std::string galore = told_of("llama3_full_galore.yaml");
+  CHECK(std::count(galore.begin(), galore.end(), '\n') == 6);
+  for (const char* part :
+       {"F:4: unknown key use_galore: given true; here: not there: the optimizer is AdamW",
+        "\nF:5: ", "\nF:6: ", "\nF:7: ", "\nF:8: unknown key galore_scale: given 2.0; here: not there: ",
+        "\nF:12: key lr_scheduler_type: given cosine_with_restarts, allowed: one of linear, ",
+        "\nF:13: unknown key optim: given adafactor; here: not needed: the optimizer is AdamW"})
+    CHECK(test::holds(galore, part));
+  const std::string ray = told_of("llama3_lora_sft_ray.yaml");
+  CHECK(std::count(ray.begin(), ray.end(), '\n') == 5);
+  CHECK(test::holds(ray, "F:12: unknown key resources_per_worker: given {GPU: 1}; here: not needed: lora launch, "));
+  const std::string qlora = told_of("llama3_lora_qlora.yaml");
+  CHECK(std::count(qlora.begin(), qlora.end(), '\n') == 6);
+  CHECK(qlora.find("of_nobody") == qlora.npos);
+  CHECK(told_of("llama3_lora_merge.yaml") ==
+        "F:6: unknown key export_dir: given output/llama3_lora_sft; here: output_dir\n"
+        "F:7: unknown key export_size: given 5; here: max_shard_size");
+  CHECK(told_of("llama3_lora_predict.yaml") ==
+        "F:4: unknown key do_predict: given true; here: predict of the command eval");
+}
+
+TEST_CASE("yaml settings: a file that is honoured has the settings that it says") {
+  Config config;
+  (void)read_settings(config, io::read_yaml(fixture("llama3_lora_sft.yaml")), "F");
+  CHECK(config.model_name_or_path == "meta-llama/Meta-Llama-3-8B-Instruct");
+  CHECK(config.dataset == std::vector<data::DataFile>{"identity", "alpaca_en_demo"});
+  CHECK(config.lora_target == std::vector<std::string>{"all"});
+  CHECK(config.max_samples == 1000);
+  CHECK(config.overwrite_output_dir);
+  CHECK(config.learning_rate == 1e-4);
+  CHECK(config.num_train_epochs == 3.0);
+  CHECK(config.lr_scheduler_type == "cosine");
+  CHECK(config.warmup_ratio == 0.1);
+  CHECK(config.dtype == "bfloat16");
+  CHECK(config.ddp_timeout == 180000000);
+  CHECK_NOTHROW(validate(config, train_command));
+}
+
+#endif
+
+}  // namespace yaml_file_test
