@@ -16,6 +16,7 @@
 #include "lora/data/encode.ipp"
 #include "lora/data/grouping.ipp"
 #include "lora/data/order.ipp"
+#include "lora/data/record_columns.ipp"
 #include "lora/data/record_index.ipp"
 #include "lora/data/record_reader.ipp"
 #include "lora/data/shared_parts.ipp"

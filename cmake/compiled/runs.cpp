@@ -35,6 +35,7 @@
 #include "lora/run/status_line.ipp"
 #include "lora/run/talk.ipp"
 #include "lora/run/tensorboard_log.ipp"
+#include "lora/settings/dataset_info.ipp"
 #include "lora/settings/deepspeed.ipp"
 #include "lora/settings/device_name.ipp"
 #include "lora/settings/keys.ipp"

@@ -17,6 +17,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/yaml.hpp"
+#include "lora/settings/dataset_info.hpp"
 #include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/settings/yaml_file.hpp"
@@ -273,6 +274,12 @@ Request read_command_line(int argc, const char* const* argv) {
   }
   if (request.command == train_command) request.config.ranks = launched().processes;
   if (request.command == plan_command) request.config.ranks = request.config.devices * request.config.nodes;
+  const std::string found = find_datasets(request.config, request.command);
+  if (const auto local = local_rank(); !found.empty() && (!local || local->number == 0)) log::info(found);
+  if (found.empty() && request.config.from_command_line.contains("dataset_dir") && !request.config.dataset.empty())
+    fail<ConfigError>(
+        "key dataset_dir: given ", std::string_view(request.config.dataset_dir),
+        ", which has no effect here; allowed: with names of its dataset_info.json in dataset or eval_dataset");
   apply_deepspeed(request.config, request.command);
   validate(request.config, request.command);
   return request;

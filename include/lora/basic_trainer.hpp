@@ -1,9 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "lora/core/log.hpp"
 #include "lora/inputs/device.hpp"
+#include "lora/settings/dataset_info.hpp"
 #include "lora/settings/deepspeed.hpp"
 #include "lora/train/any_run.hpp"
 
@@ -64,6 +67,9 @@ template <class Npu>
 BasicTrainer<Npu>::BasicTrainer(Config config, RunOptions options) {
   const bool together = options.ranks != nullptr;
   config.ranks = together ? options.ranks->size() : 1;
+  if (const std::string found = settings::find_datasets(config, settings::train_command, options.records);
+      !found.empty())
+    log::info(found);
   settings::apply_deepspeed(config, settings::train_command);
   settings::validate(config, settings::train_command);
   if (config.preview > 0)

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lora/core/error.hpp"
 #include "lora/io/file.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
@@ -63,6 +64,54 @@ TEST_CASE("program: a preview names the fields that are not used") {
   CHECK(test::holds(outcome.output, "a b"));
   CHECK(test::holds(outcome.errors, "data.jsonl: fields of records that are not used: colour, size"));
 }
+
+#if defined(LORA_WITH_YAML)
+
+TEST_CASE("program: a file as LLaMA-Factory's trains on data sets by their names") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  std::filesystem::create_directory(temp / "data");
+  io::write_file(temp / "data" / "dataset_info.json", std::string_view(R"({
+    "pairs": {"file_name": "p.jsonl", "columns": {"prompt": "q", "response": "a"}},
+    "talks": {"file_name": "t.jsonl", "formatting": "sharegpt", "columns": {"messages": "talk"},
+              "tags": {"role_tag": "who", "content_tag": "says", "user_tag": "me", "assistant_tag": "you"}}})"));
+  io::write_file(temp / "data" / "p.jsonl", std::string_view("{\"q\": \"one\", \"a\": \"two\", \"colour\": 1}\n"));
+  io::write_file(
+      temp / "data" / "t.jsonl",
+      std::string_view("{\"talk\": [{\"who\": \"me\", \"says\": \"three\"}, {\"who\": \"you\", \"says\": \"four\"}]}\n"
+                       "{\"talk\": []}\n"));
+  const std::string yaml = (temp / "run.yaml").native(), data = (temp / "data").native();
+  io::write_file(yaml, concat("model_name_or_path: ", (temp / "model").native(), "\nstage: sft\ndo_train: true\n",
+                              "dataset: pairs,talks\ndataset_dir: ", std::string_view(data),
+                              "\ntemplate: chatml\nmax_samples: 1\n",
+                              "per_device_train_batch_size: 1\ngradient_accumulation_steps: 1\nlearning_rate: 1e-3\n",
+                              "max_steps: 2\noutput_dir: ", (temp / "out").native(), "\n"));
+  const auto trained = test::run_program(LORA_PROGRAM, {"train", yaml, "--threads=1"});
+  CAPTURE(trained.errors);
+  CHECK(trained.status == 0);
+  CHECK(test::holds(trained.errors, yaml + ": nothing to do for stage, do_train\n"));
+  CHECK(test::holds(trained.errors,
+                    concat("pairs is ", std::string_view(data), "/p.jsonl, talks is ", std::string_view(data),
+                           "/t.jsonl; max_samples 1 is of each file, as in LLaMA-Factory\n")));
+  CHECK(test::holds(trained.errors, "fields of records that are not used: colour"));
+  CHECK(std::filesystem::exists(temp / "out" / "final_model"));
+  // The run's own settings are those of another, which has the same records.
+  const auto again = test::run_program(
+      LORA_PROGRAM, {"train", (temp / "out" / "run_config.json").native(), "--preview=2", "--threads=1"});
+  CAPTURE(again.errors);
+  CHECK(again.status == 0);
+  for (const char* word : {"one", "two", "three", "four"}) CHECK(test::holds(again.output, word));
+  const auto none = test::run_program(LORA_PROGRAM, {"train", yaml, "--dataset=pair"});
+  CHECK(none.status == 2);
+  CHECK(test::holds(none.errors, "key dataset: given pair, which is no file, and no name in "));
+  const auto idle =
+      test::run_program(LORA_PROGRAM, {"train", yaml, "--dataset=" + data + "/p.jsonl", "--dataset_dir=" + data});
+  CHECK(idle.status == 2);
+  CHECK(test::holds(idle.errors,
+                    "key dataset_dir: given " + data + ", which has no effect here; allowed: with names of"));
+}
+
+#endif
 
 TEST_CASE("program: training tells what its data hold") {
   const test::TempFolder temp;

@@ -318,6 +318,7 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        "stream: given together with num_return_sequences, allowed: one of the two"},
       {generate_command, with(base_of(generate_command), {{"max_samples", "1"}}), "max_samples: given 1" + of_data},
       {generate_command, with(base_of(generate_command), {{"text_column", "c"}}), "text_column: given c" + of_data},
+      {generate_command, with(base_of(generate_command), {{"dataset_dir", "c"}}), "dataset_dir: given c" + of_data},
       {tokenize_command, with(base_of(tokenize_command), {{"add_generation_prompt", ""}}),
        "add_generation_prompt: given true" + turns},
       {tokenize_command, with(model, {{"file", "f.txt"}, {"template", "chatml"}}), "template: given chatml" + turns},
@@ -383,8 +384,8 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
   for (const auto& [key, value] :
        {std::pair{"max_samples", "1"}, std::pair{"train_on_prompt", "true"},
         std::pair{"train_on_last_turn_only", "true"}, std::pair{"skip_empty_answers", "true"},
-        std::pair{"shuffle", "false"}, std::pair{"text_column", "c"}, std::pair{"template", "chatml"},
-        std::pair{"date", "2024-07-26"}, std::pair{"enable_thinking", "true"}})
+        std::pair{"shuffle", "false"}, std::pair{"text_column", "c"}, std::pair{"dataset_dir", "c"},
+        std::pair{"template", "chatml"}, std::pair{"date", "2024-07-26"}, std::pair{"enable_thinking", "true"}})
     all.push_back(
         {plan_command, with(model, {{key, value}}),
          concat(key, ": given ", value, ", which has no effect here; allowed: with dataset, whose records it is for")});
@@ -481,7 +482,7 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {eval_command, with(eval, {{"compare_base", ""}, {"adapter_name_or_path", "a"}})},
       {eval_command, with(eval, {{"predict", ""}, {"max_new_tokens", "3"}})},
       {generate_command, with(generate, {{"max_new_tokens", "3"}})},
-      {generate_command, with(data, {{"max_samples", "1"}, {"text_column", "c"}})},
+      {generate_command, with(data, {{"max_samples", "1"}, {"text_column", "c"}, {"dataset_dir", "c"}})},
       {generate_command, with(generate, {{"temperature", "0.5"}, {"top_p", "0.5"}, {"top_k", "3"}, {"seed", "1"}})},
       {generate_command, with(generate, {{"sample", ""}, {"num_return_sequences", "2"}, {"min_p", "0.1"}})},
       {generate_command, with(generate, {{"top_p", "1"}, {"top_k", "0"}, {"min_p", "0"}})},
@@ -677,6 +678,7 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "chat top_k",
       "chat top_p",
       "generate seed",
+      "generate dataset_dir",
       "generate text_column",
       "generate top_k",
       "generate top_p",

@@ -182,6 +182,7 @@ TEST_CASE("settings: each default is the one that the manual promises") {
       {"train_on_last_turn_only", "false"},
       {"skip_empty_answers", "false"},
       {"shuffle", "true"},
+      {"dataset_dir", "data"},
       {"text_column", "text"},
       {"preview", "0"},
       {"finetuning_type", "lora"},
@@ -262,7 +263,7 @@ TEST_CASE("settings: no text, list or word is taken that says nothing, but a pro
 
 /// A value of the key's type that its rule leaves out, as the command line gives it; empty where any is allowed.
 std::string wrong_value(const Key& key) {
-  if (key.form.fits) return "true";
+  if (key.form.fits) return key.name == "dataset_dir" ? "ONLINE" : "true";
   if (!key.choices.empty()) return "no-such";
   if (key.range.high < 0x1p40)
     return key.range.high >= 2 ? "1099511627776" : type_of(key) == ValueType::integer ? "2" : "1.5";

@@ -201,7 +201,7 @@ TEST_CASE("stage lists: what is wrong with a file is said by its number") {
   };
   const std::string allowed = std::string("; allowed: ") + settings::allowed(*find_key("dataset"));
   CHECK(said(R"([{"path": "a"}, {"file": "b"}])") ==
-        "key dataset: file 2: the field \"file\"; expected path, weight, name, max_samples" + allowed);
+        "key dataset: file 2: the field \"file\"; expected path, weight, name, max_samples, columns, tags" + allowed);
   CHECK(said(R"([{"weight": 1}])") == "key dataset: file 1: \"path\" is missing" + allowed);
   CHECK(said(R"([{"path": "a", "weight": 0}])") ==
         "key dataset: file 1: \"weight\" is 0; expected a number above 0" + allowed);

@@ -137,6 +137,10 @@ TEST_CASE("yaml settings: lists are lists, or texts with commas as LLaMA-Factory
   CHECK(files[1].weight == 2.0);
   CHECK(files[1].name == "03");
   CHECK(files[1].max_samples == 10);
+  const auto named =
+      config_of("dataset: {path: a, columns: {messages: 1, system: yes}, tags: {user_tag: 007}}").dataset;
+  CHECK(named[0].columns.columns == data::RecordColumns::Names{{"messages", "1"}, {"system", "yes"}});
+  CHECK(named[0].columns.tags == data::RecordColumns::Names{{"user_tag", "007"}});
 }
 
 TEST_CASE("yaml settings: stages and curricula are lists of maps, each field as its key has it") {
@@ -319,6 +323,7 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honoured, or ref
     CHECK(test::holds(galore, part));
   const std::string ray = told_of("llama3_lora_sft_ray.yaml");
   CHECK(std::count(ray.begin(), ray.end(), '\n') == 5);
+  CHECK(test::holds(ray, "F:4: key dataset_dir: given REMOTE:llamafactory/demo_data, allowed: a folder: nothing is "));
   CHECK(test::holds(ray, "F:12: unknown key resources_per_worker: given {GPU: 1}; here: not needed: lora launch, "));
   const std::string qlora = told_of("llama3_lora_qlora.yaml");
   CHECK(std::count(qlora.begin(), qlora.end(), '\n') == 6);

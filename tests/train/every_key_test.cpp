@@ -310,6 +310,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
   // from, reasoning, losses that are not finite, empty answers, memory, full fine-tuning, early stopping, curriculum,
   // stages, what sequences have in common.
   const std::set<std::string_view> others = {"adapter_name_or_path",
+                                             "dataset_dir",
                                              "device",
                                              "device_type",
                                              "full_determinism",

@@ -12,6 +12,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/core/scalar.hpp"
+#include "lora/data/record_columns.hpp"
 #include "lora/io/unpack.hpp"
 
 namespace lora::data {
@@ -22,6 +23,7 @@ struct DataFile {
   std::optional<double> weight{};      ///< of its share in a mix, among the weights of all files
   std::string name{};                  ///< in logs and results; empty: from the path
   std::optional<Index> max_samples{};  ///< the first ones
+  RecordColumns columns{};             ///< where its records' fields have names of their own
 
   DataFile() = default;
   /// All of the file, so that a path can stand for one.
@@ -30,7 +32,7 @@ struct DataFile {
 
   bool operator==(const DataFile&) const = default;
   /// Whether it is a path and nothing more.
-  bool is_path() const { return !weight && name.empty() && !max_samples; }
+  bool is_path() const { return !weight && name.empty() && !max_samples && columns.empty(); }
 };
 
 /// A name for each file: its own, else the path's last part without extensions; -2, -3 … where one is there already.

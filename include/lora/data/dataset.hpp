@@ -72,6 +72,7 @@ class Dataset {
     std::string list;
     std::string_view text;
     RecordIndex records{RecordLayout::lines};
+    RecordColumns columns;
     Index first = 0;  ///< of its records, counted over all files
     Sample::Kind kind = Sample::Kind::text;
 
@@ -99,9 +100,12 @@ class Dataset {
 
   Dataset() = default;
 
-  void add_file(const std::string& path);
+  void add_file(const std::string& path, const RecordColumns& columns);
 
-  void add_list(const std::string& name, const RecordList& list);
+  void add_list(const std::string& name, const RecordList& list, const RecordColumns& columns);
+
+  /// A record under the names that are read.
+  io::Json read_named(const File& file, Index record, std::string_view bytes, std::vector<std::string>& unused) const;
 
   void add(std::shared_ptr<File> file);
 

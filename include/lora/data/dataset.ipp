@@ -13,9 +13,9 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
     const Index before = dataset.size();
     const auto list = lists.find(file.path);
     if (list == lists.end()) {
-      dataset.add_file(file.path);
+      dataset.add_file(file.path, file.columns);
     } else {
-      dataset.add_list(file.path, list->second);
+      dataset.add_list(file.path, list->second, file.columns);
     }
     if (file.max_samples && *file.max_samples < dataset.size() - before)
       dataset.keep(before + std::max<Index>(*file.max_samples, 0));
@@ -46,13 +46,15 @@ LORA_INLINE Sample Dataset::operator[](Index record) const {
     sample.kind = Sample::Kind::text;
     sample.text = bytes;
   } else {
-    const io::Json json = file.parse(record, bytes);
+    std::vector<std::string> unnamed;
+    const io::Json json = read_named(file, record, bytes, unnamed);
     detail::RecordReader reader(json, where, options_);
     if (reader.kind() != file.kind)
       fail<FormatError>(where, ": ", detail::what_it_is(reader.kind()), ", but the file begins with ",
                         detail::what_it_is(file.kind), "; the records of one file must be of one kind");
     sample = reader.read();
     if (!reader.unused().empty()) unused_->add(reader.unused());
+    if (!unnamed.empty()) unused_->add(unnamed);
   }
   sample.where = where;
   sample.record = record;
@@ -67,8 +69,13 @@ LORA_INLINE std::vector<Sample::Kind> Dataset::kinds() const {
 
 LORA_INLINE std::uint64_t Dataset::fingerprint() const {
   Fingerprint fingerprint(static_cast<std::uint64_t>(size()));
-  for (const auto& file : files_)
+  for (const auto& file : files_) {
     for (Index record = file->first; record < file->end(); ++record) fingerprint.add(file->bytes(record));
+    for (const auto* names :
+         {&file->columns.columns, &file->columns.tags})  // by which the same bytes are other records
+      for (const auto& [name, field] : *names)
+        fingerprint.add(concat(std::string_view(name), "=", std::string_view(field)));
+  }
   return fingerprint.value();
 }
 
@@ -113,12 +120,24 @@ LORA_INLINE std::vector<std::string> Dataset::UnusedFields::take() {
   return names;
 }
 
-LORA_INLINE void Dataset::add_file(const std::string& path) {
+LORA_INLINE io::Json Dataset::read_named(const File& file, Index record, std::string_view bytes,
+                                         std::vector<std::string>& unused) const {
+  io::Json json = file.parse(record, bytes);
+  if (file.columns.empty()) return json;
+  return detail::renamed(json, file.columns, file.place(record), options_.text_column, options_.label_field, unused);
+}
+
+LORA_INLINE void Dataset::add_file(const std::string& path, const RecordColumns& columns) {
   std::error_code unreadable;  // reported by MappedFile
   if (std::filesystem::is_directory(path, unreadable)) fail<IoError>("dataset ", path, " is a folder; expected a file");
   auto file = std::make_shared<File>();
   file->name = path;
   file->plain = io::lower_extension(io::unpacked_name(path)) == ".txt";
+  file->columns = columns;
+  // Of which LLaMA-Factory calls a line so.
+  if (file->plain && !columns.empty() && columns != RecordColumns{.columns = {{"prompt", "text"}}})
+    fail<FormatError>(path, ": columns or tags of a .txt file, of which each line is a text; expected none, or ",
+                      "{\"prompt\": \"text\"}");
   file->mapped = io::map_unpacked(path);
   const auto bytes = file->mapped->bytes();
   file->text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -127,9 +146,10 @@ LORA_INLINE void Dataset::add_file(const std::string& path) {
   add(std::move(file));
 }
 
-LORA_INLINE void Dataset::add_list(const std::string& name, const RecordList& list) {
+LORA_INLINE void Dataset::add_list(const std::string& name, const RecordList& list, const RecordColumns& columns) {
   auto file = std::make_shared<File>();
   file->name = name;
+  file->columns = columns;
   file->plain = false;
   file->list = list.text();
   file->text = file->list;
@@ -155,7 +175,8 @@ LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
   file->first = size_;
   size_ = file->end();
   if (!file->plain) {
-    const io::Json json = file->parse(file->first, file->bytes(file->first));
+    std::vector<std::string> unnamed;
+    const io::Json json = read_named(*file, file->first, file->bytes(file->first), unnamed);
     file->kind = detail::RecordReader(json, file->place(file->first), options_).kind();
   }
   files_.push_back(std::move(file));

@@ -56,6 +56,7 @@ struct Config {
 
   // data
   std::vector<data::DataFile> dataset;  // paths, or files of which a part is taken
+  std::string dataset_dir = "data";     // of dataset_info.json
   std::vector<data::DataFile> eval_dataset;
   std::string mix_strategy = "concat";
   std::vector<double> interleave_probs;

@@ -47,7 +47,6 @@ constexpr ForeignKey foreign_keys[] = {
     {"data", "dataset"},
     {"data_path", "dataset"},
     {"data_seed", "seed"},
-    {"dataset_dir", "dataset"},
     {"dataset_name", "dataset"},
     {"dataset_num_proc", "threads"},
     {"dataset_path", "dataset"},

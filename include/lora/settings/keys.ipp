@@ -47,6 +47,9 @@ LORA_INLINE std::vector<Key> make_keys() {
                            "auto (the newest complete one), or the path of a checkpoint"};
   const Form device = {[](std::string_view text) { return parse_device(text).has_value(); },
                        "auto, cpu, ascend, ascend:N or ascend:N,M,... with numbers of NPUs"};
+  const Form folder = {
+      [](std::string_view text) { return !text.empty() && text != "ONLINE" && !text.starts_with("REMOTE:"); },
+      "a folder: nothing is downloaded"};
   const Form curriculum = {
       nullptr,
       "[{\"until\": share of the steps, \"mix\": {label: share, ...}}, ...] with until ascending to 1 "
@@ -93,7 +96,9 @@ LORA_INLINE std::vector<Key> make_keys() {
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
        "File or files of records: .json, .jsonl or .txt, also compressed (.gz, .zst); or objects {path, weight, name, "
-       "max_samples}"},
+       "max_samples, columns, tags}"},
+      {"dataset_dir", "data", data | generate, &C::dataset_dir, any, free, "",
+       "Folder of a dataset_info.json, whose names of data sets may stand in dataset and eval_dataset", folder},
       {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
        "File or files to evaluate on while training"},
       {"mix_strategy",

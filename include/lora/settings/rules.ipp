@@ -214,6 +214,7 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {idle, talking, "seed", "", [](const Config& c) { return !c.draws(); }, warm},
       {idle, generate, "max_samples", "", prompted, from_data},
       {idle, generate, "text_column", "", prompted, from_data},
+      {idle, generate, "dataset_dir", "", prompted, from_data},
       {idle, tokenize, "add_generation_prompt", "", reads_only_text, conversations},
       {idle, tokenize, "template", "", reads_only_text, conversations},
       {idle, tokenize, "date", "", reads_only_text, conversations},
@@ -225,8 +226,8 @@ LORA_INLINE std::vector<Rule> make_rules() {
     if ((rule.commands & train) && (!starts || rule.kind == excludes)) rule.commands |= plan;
   }
   table.push_back({refused, plan, "offload", "", of_cpu, "none on a CPU, or with device_type, a kind of NPU"});
-  for (const char* key : {"max_samples", "train_on_prompt", "train_on_last_turn_only", "skip_empty_answers", "shuffle",
-                          "text_column", "template", "date", "enable_thinking"})
+  for (const char* key : {"dataset_dir", "max_samples", "train_on_prompt", "train_on_last_turn_only",
+                          "skip_empty_answers", "shuffle", "text_column", "template", "date", "enable_thinking"})
     table.push_back({idle, plan, key, "", without_data, "with dataset, whose records it is for"});
   return table;
 }

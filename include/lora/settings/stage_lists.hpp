@@ -25,8 +25,8 @@ namespace lora::settings {
 /// Throws   FormatError for a text that begins as such an array and is none
 std::optional<io::Json> file_objects(const io::Json& json);
 
-/// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100}, …].
-/// Throws   FormatError naming the file and what is wrong
+/// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100, "columns": {…}, "tags": {…}},
+/// …]. Throws   FormatError naming the file and what is wrong
 std::vector<data::DataFile> files_from(const io::Json& json);
 
 /// Whether code, too, set only what a file can be given.

@@ -16,6 +16,21 @@ LORA_INLINE void expect_fields(const io::JsonView& object, std::initializer_list
   }
 }
 
+/// Reads {"prompt": "question", …}.
+LORA_INLINE void take_names(const io::JsonView& object, std::string_view field, data::RecordColumns::Names& names) {
+  const auto given = object.find(field);
+  if (!given) return;
+  if (!given->json().is_object()) object.fail("\"", field, "\" must be an object of names");
+  given->for_each_field(
+      [&](const std::string& name, const io::JsonView& value) { names.emplace_back(name, value.as<std::string>()); });
+}
+
+LORA_INLINE io::Json names_as_json(const data::RecordColumns::Names& names) {
+  io::Json object = io::Json::object();
+  for (const auto& [name, field] : names) object[name] = field;
+  return object;
+}
+
 }  // namespace lora::settings::detail
 
 namespace lora::settings {
@@ -48,12 +63,15 @@ LORA_INLINE std::vector<data::DataFile> files_from(const io::Json& json) {
       continue;
     }
     const io::JsonView object(json[i], where);
-    detail::expect_fields(object, {"path", "weight", "name", "max_samples"});
+    detail::expect_fields(object, {"path", "weight", "name", "max_samples", "columns", "tags"});
     data::DataFile& file = files.emplace_back(object.at<std::string>("path"));
     if (file.path.empty()) object.fail("\"path\" is empty");
     file.weight = object.get<double>("weight");
     file.name = object.get<std::string>("name").value_or("");
     file.max_samples = object.get<Index>("max_samples");
+    detail::take_names(object, "columns", file.columns.columns);
+    detail::take_names(object, "tags", file.columns.tags);
+    if (const auto wrong = data::offence(file.columns)) object.fail("columns or tags with ", std::string_view(*wrong));
     if (file.weight && !(*file.weight > 0 && std::isfinite(*file.weight)))
       object.fail("\"weight\" is ", *file.weight, "; expected a number above 0");
     if (file.max_samples && *file.max_samples < 1)
@@ -68,7 +86,11 @@ LORA_INLINE bool fits(const data::DataFile& file) {
   };
   return !file.path.empty() && readable(file.path) && readable(file.name) &&
          (!file.weight || (*file.weight > 0 && std::isfinite(*file.weight))) &&
-         (!file.max_samples || *file.max_samples >= 1);
+         (!file.max_samples || *file.max_samples >= 1) && !data::offence(file.columns) &&
+         std::all_of(file.columns.columns.begin(), file.columns.columns.end(),
+                     [&](const auto& column) { return readable(column.second); }) &&
+         std::all_of(file.columns.tags.begin(), file.columns.tags.end(),
+                     [&](const auto& tag) { return readable(tag.second); });
 }
 
 LORA_INLINE io::Json as_json(const data::DataFile& file) {
@@ -77,6 +99,8 @@ LORA_INLINE io::Json as_json(const data::DataFile& file) {
   if (file.weight) object["weight"] = *file.weight;
   if (!file.name.empty()) object["name"] = file.name;
   if (file.max_samples) object["max_samples"] = *file.max_samples;
+  if (!file.columns.columns.empty()) object["columns"] = detail::names_as_json(file.columns.columns);
+  if (!file.columns.tags.empty()) object["tags"] = detail::names_as_json(file.columns.tags);
   return object;
 }
 

@@ -30,7 +30,8 @@ LORA_INLINE io::Json scalar_of(const io::YamlNode& node, ValueType type) {
 /// What a field of an object takes: of a file of dataset, a stage, a mix.
 LORA_INLINE ValueType type_of_field(std::string_view name) {
   if (const Key* key = find_key(name)) return type_of(*key);
-  if (name == "path" || name == "name") return ValueType::text;
+  for (const std::string_view text : {"path", "name", "columns", "tags"})
+    if (name == text) return ValueType::text;
   return name == "until_step" ? ValueType::integer : ValueType::number;
 }
 
@@ -43,8 +44,10 @@ LORA_INLINE io::Json json_of(const io::YamlNode& node, ValueType type, bool oute
   if (node.kind == io::YamlNode::Kind::map) {
     io::Json object = io::Json::object();
     auto& fields = object.get_ref<io::Json::object_t&>();
+    const bool texts = type == ValueType::text && !outermost;  // columns and tags of a file
     for (std::size_t i = 0; i < node.keys.size(); ++i)
-      fields.emplace_back(node.keys[i].name, json_of(node.values[i], type_of_field(node.keys[i].name), false));
+      fields.emplace_back(node.keys[i].name,
+                          json_of(node.values[i], texts ? type : type_of_field(node.keys[i].name), false));
     return object;
   }
   // Of numbers a text may hold several.

@@ -19,8 +19,9 @@ namespace lora::train {
 
 LORA_INLINE std::vector<comm::Fact> facts_of(const Prepared& run, const io::Json& noted,
                                              std::optional<Index> resumed_step) {
-  constexpr std::array<std::string_view, 7> own = {
-      "model_name_or_path", "adapter_name_or_path", "dataset", "eval_dataset", "output_dir", "threads", "deepspeed"};
+  constexpr std::array<std::string_view, 8> own = {
+      "model_name_or_path", "adapter_name_or_path", "dataset", "dataset_dir",
+      "eval_dataset",       "output_dir",           "threads", "deepspeed"};
   std::vector<comm::Fact> facts = {{"the build", run::describe_build() + "; " + run.options.environment}};
   const auto add = [&](const io::Json& object) {
     for (const auto& [key, value] : object.items())

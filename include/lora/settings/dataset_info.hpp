@@ -1,0 +1,37 @@
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/data/data_file.hpp"
+#include "lora/data/record_list.hpp"
+#include "lora/io/json_view.hpp"
+#include "lora/io/read_file.hpp"
+#include "lora/settings/config.hpp"
+#include "lora/settings/keys.hpp"
+#include "lora/settings/unknown_key.hpp"
+#include "lora/settings/value_text.hpp"
+
+// Data sets by names: LLaMA-Factory's dataset_info.json says which file a name means, and what its records' fields are
+// called.
+
+namespace lora::settings {
+
+/// Replaces names in dataset and eval_dataset by the files that dataset_info.json of dataset_dir has for them, or that
+/// of the folder in a name with one (data/identity); D#200 by the first 200 records of D. A path of a file stays. Where
+/// there are names, max_samples is of each file, as in LLaMA-Factory. Names of `lists` stay. Returns  which names were
+/// found, as a sentence to log; empty where none was asked for Throws   ConfigError for a name that the file has not,
+/// FormatError for what can't be read by it, IoError
+std::string find_datasets(Config& config, Command command, const data::RecordLists& lists = {});
+
+}  // namespace lora::settings
+
+#ifndef LORA_COMPILED
+#  include "lora/settings/dataset_info.ipp"
+#endif
