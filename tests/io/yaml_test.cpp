@@ -23,25 +23,6 @@ std::string said_of(std::string_view text) {
   return test::message_of<Error>([&] { (void)parse_yaml(text, "r.yaml"); });
 }
 
-/// A node in one line: scalars in ' ' or, where they are in quotes or blocks, in " ".
-std::string text_of(const YamlNode& node) {
-  std::string text;
-  switch (node.kind) {
-    case YamlNode::Kind::null:
-      return "null";
-    case YamlNode::Kind::scalar:
-      return node.plain ? "'" + node.text + "'" : "\"" + node.text + "\"";
-    case YamlNode::Kind::list:
-      for (const YamlNode& value : node.values) text += (text.empty() ? "" : " ") + text_of(value);
-      return "[" + text + "]";
-    case YamlNode::Kind::map:
-      REQUIRE(node.keys.size() == node.values.size());
-      for (std::size_t i = 0; i < node.keys.size(); ++i)
-        text += (text.empty() ? "" : " ") + node.keys[i].name + ":" + text_of(node.values[i]);
-  }
-  return "{" + text + "}";
-}
-
 }  // namespace
 
 TEST_CASE("yaml: numbers are decimals, with or without a dot before the exponent, and only where all readers agree") {
@@ -103,6 +84,25 @@ TEST_CASE("yaml: what is no text is refused with its place, before it is parsed"
 #if defined(LORA_WITH_YAML)
 
 namespace {
+
+/// A node in one line: scalars in ' ' or, where they are in quotes or blocks, in " ".
+std::string text_of(const YamlNode& node) {
+  std::string text;
+  switch (node.kind) {
+    case YamlNode::Kind::null:
+      return "null";
+    case YamlNode::Kind::scalar:
+      return node.plain ? "'" + node.text + "'" : "\"" + node.text + "\"";
+    case YamlNode::Kind::list:
+      for (const YamlNode& value : node.values) text += (text.empty() ? "" : " ") + text_of(value);
+      return "[" + text + "]";
+    case YamlNode::Kind::map:
+      REQUIRE(node.keys.size() == node.values.size());
+      for (std::size_t i = 0; i < node.keys.size(); ++i)
+        text += (text.empty() ? "" : " ") + node.keys[i].name + ":" + text_of(node.values[i]);
+  }
+  return "{" + text + "}";
+}
 
 std::string read(std::string_view text) { return text_of(parse_yaml(text, "r.yaml")); }
 

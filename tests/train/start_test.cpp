@@ -545,8 +545,8 @@ TEST_CASE("start: ranks compare the build, every setting but paths and threads, 
   const io::Json all = settings::to_json(run->config, settings::train_command);
   for (const auto& [key, value] : all.items()) {
     bool own = false;
-    for (const char* name : {"model_name_or_path", "adapter_name_or_path", "dataset", "eval_dataset", "output_dir",
-                             "threads", "deepspeed"})
+    for (const char* name : {"model_name_or_path", "adapter_name_or_path", "dataset", "dataset_dir", "eval_dataset",
+                             "output_dir", "threads", "deepspeed"})
       own = own || key == name;
     if (!own) expected += concat("the setting ", key, " = ", io::to_text(value, -1), "\n");
   }
