@@ -1,0 +1,1 @@
+// The source that owns the headers parsed once.
