@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +21,7 @@
 #include "lora/io/yaml.hpp"
 #include "lora/settings/dataset_info.hpp"
 #include "lora/settings/deepspeed.hpp"
+#include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/settings/yaml_file.hpp"
 #include "pages.hpp"
@@ -78,19 +81,37 @@ void add_options(CLI::App& page, Command command) {
 
 bool is_yaml(std::string_view path) { return path.ends_with(".yaml") || path.ends_with(".yml"); }
 
-/// Whether a word without a key is a file of keys.
-bool is_config_file(std::string_view word) {
-  return !word.starts_with('-') && (is_yaml(word) || word.ends_with(".json"));
+/// Takes the first word without a key that is a file of keys out of those that nothing has used; empty: there is none.
+std::string take_config_word(std::vector<std::string>& unused, const std::vector<std::string>& all) {
+  const auto found = std::find_if(unused.begin(), unused.end(), [](const std::string& word) {
+    return !word.starts_with('-') && (is_yaml(word) || word.ends_with(".json"));
+  });
+  if (found == unused.end()) return {};
+  const std::string word = *found;
+  unused.erase(found);
+  // As b.json of --dataset a.json b.json it is meant for the list.
+  const auto at = std::find(all.rbegin(), all.rend(), word);
+  const auto option = std::find_if(at, all.rend(), [](const std::string& other) { return other.starts_with("--"); });
+  if (option == all.rend() || is_yaml(word)) return word;
+  const std::size_t equals = option->find('=');
+  const Key* const key = find_key(option->substr(2, equals == option->npos ? equals : equals - 2));
+  if (key != nullptr && is_list(*key) && (equals != option->npos || option != std::next(at)))
+    fail<ConfigError>("key ", key->name, ": given ", std::string_view(word),
+                      " behind another value, allowed: a list with "
+                      "commas; a file of keys stands before the keys, or is the value of --config");
+  return word;
 }
 
-void read_config_file(Config& config, const std::string& path) {
+/// Reads a file of keys, and what takes precedence over it.
+void read_config_file(Config& config, const std::string& path, Command command, const std::function<void()>& then) {
   try {
     if (is_yaml(path)) {
-      const std::string note = read_settings(config, io::read_yaml(path), path);
+      const std::string note = read_settings(config, io::read_yaml(path), path, command, then);
       if (const auto local = local_rank(); !note.empty() && (!local || local->number == 0)) log::info(note);
-      return;
+    } else {
+      read_settings(config, io::read_json(path, true), path);
+      then();
     }
-    read_settings(config, io::read_json(path, true), path);
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
@@ -103,18 +124,26 @@ void read_config_file(Config& config, const std::string& path) {
   const auto is_key = [](std::string_view word) {
     return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
   };
+  const auto name_in = [](const std::string& word) { return word.substr(0, word.find('=')); };
   std::vector<UnknownKey> unknown;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::size_t equals = words[i].find('=');
-    if (!is_key(words[i])) continue;
+    const bool is_foreign = equals != std::string::npos && find_foreign(name_in(words[i])) != nullptr;
+    if (!is_key(words[i]) && !is_foreign) continue;
     UnknownKey& key = unknown.emplace_back(UnknownKey{words[i].substr(0, equals)});
     if (equals != std::string::npos) key.given = words[i].substr(equals + 1);
     if (equals == std::string::npos && i + 1 < words.size() && !is_key(words[i + 1])) key.given = words[i + 1];
   }
-  if (unknown.empty())
-    fail<ConfigError>("given '", words.front(),
+  if (unknown.empty()) {
+    const std::string& word = words.front();
+    const std::string name = name_in(word);
+    if (name.size() < word.size() && find_key(name) != nullptr)
+      fail<ConfigError>("given '", word, "', allowed: --", std::string_view(name), " ",
+                        std::string_view(word).substr(name.size() + 1));
+    fail<ConfigError>("given '", is_secret(name) && name.size() < word.size() ? name + "=..." : word,
                       "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-                      "--config");
+                      "--config, or a name that ends in .json, .yaml or .yml");
+  }
   refuse_unknown({}, unknown, command, concat("'lora ", name_of(command), " --help'"));
 }
 
@@ -251,35 +280,36 @@ Request read_command_line(int argc, const char* const* argv) {
     unknown.erase(folders, unknown.end());
   }
   const CLI::App& page = *chosen.front();
-  if (unknown.size() == 1 && is_config_file(unknown.front())) {  // lora train run.yaml
-    request.config_file = unknown.front();
-    if (page.count("--config") > 0)
-      fail<ConfigError>("key config: given 2 times, as ",
-                        std::string_view(page.get_option("--config")->results().front()), " and ",
-                        std::string_view(request.config_file), " without a key, allowed: once");
-    unknown.clear();
-  }
+  request.config_file = take_config_word(unknown, request.words);  // lora train run.yaml
   if (!unknown.empty()) refuse_words(unknown, request.command);
-  if (page.count("--config") > 0) request.config_file = only_value("config", *page.get_option("--config"));
-  if (page.count("--config") > 0 || !request.config_file.empty()) read_config_file(request.config, request.config_file);
-  for (const Key& key : keys()) {
-    if (!(key.commands & request.command)) continue;
-    const CLI::Option* option = page.get_option("--" + std::string(key.name));
-    if (option->count() == 0) continue;
-    if (is_list(key)) {
-      set_from_text(request.config, key, CLI::detail::join(option->results(), ","));
-    } else {
-      set_from_text(request.config, key, only_value(key.name, *option));
+  const CLI::Option& config = *page.get_option("--config");
+  if (config.count() > 0) {
+    if (!request.config_file.empty())
+      fail<ConfigError>("key config: given 2 times, as ", std::string_view(config.results().front()), " and ",
+                        std::string_view(request.config_file), " without a key, allowed: once");
+    request.config_file = only_value("config", config);
+  }
+  const auto set_keys = [&] {
+    for (const Key& key : keys()) {
+      if (!(key.commands & request.command)) continue;
+      const CLI::Option* option = page.get_option("--" + std::string(key.name));
+      if (option->count() == 0) continue;
+      if (is_list(key)) {
+        set_from_text(request.config, key, CLI::detail::join(option->results(), ","));
+      } else {
+        set_from_text(request.config, key, only_value(key.name, *option));
+      }
     }
+  };
+  if (config.count() > 0 || !request.config_file.empty()) {
+    read_config_file(request.config, request.config_file, request.command, set_keys);
+  } else {
+    set_keys();
   }
   if (request.command == train_command) request.config.ranks = launched().processes;
   if (request.command == plan_command) request.config.ranks = request.config.devices * request.config.nodes;
   const std::string found = find_datasets(request.config, request.command);
   if (const auto local = local_rank(); !found.empty() && (!local || local->number == 0)) log::info(found);
-  if (found.empty() && request.config.from_command_line.contains("dataset_dir") && !request.config.dataset.empty())
-    fail<ConfigError>(
-        "key dataset_dir: given ", std::string_view(request.config.dataset_dir),
-        ", which has no effect here; allowed: with names of its dataset_info.json in dataset or eval_dataset");
   apply_deepspeed(request.config, request.command);
   validate(request.config, request.command);
   return request;

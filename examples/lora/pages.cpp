@@ -97,13 +97,14 @@ std::string manual_page() {
       concat(".TH LORA 1 \"\" \"lora ", LORA_VERSION, "\" \"User Commands\"\n.ad l\n.nh\n.SH NAME\nlora \\- ",
              plain("fine-tunes language models, with LoRA or in full"), "\n");
   page += ".SH SYNOPSIS\n\\fBlora\\fR \\fICOMMAND\\fR [\\fB\\-\\-\\fIkey value\\fR ...]\n";
-  page += concat(".SH DESCRIPTION\n",
-                 plain("Keys are given as --key value, --key=value, or in the JSON file of --config, over which the "
-                       "command line wins; a switch may stand alone or take true or false; lists are comma-separated. "
-                       "Results go to standard output, messages to standard error."),
-                 "\n", entry("-h, --help", "", "The commands; behind a command its keys"),
-                 entry("--version", "", "The version"), entry("--man-page", "", "This page"),
-                 entry("--bash-completion", "", "A script by which bash completes commands, keys and values"));
+  page += concat(
+      ".SH DESCRIPTION\n",
+      plain("Keys are given as --key value, --key=value, or in the JSON or YAML file of --config, over which the "
+            "command line wins; a switch may stand alone or take true or false; lists are comma-separated. "
+            "Results go to standard output, messages to standard error."),
+      "\n", entry("-h, --help", "", "The commands; behind a command its keys"), entry("--version", "", "The version"),
+      entry("--man-page", "", "This page"),
+      entry("--bash-completion", "", "A script by which bash completes commands, keys and values"));
   page += ".SH COMMANDS\n";
   for (const CommandText& text : command_texts)
     page += concat(entry(name_of(text.command), "", text.does), ".IP\n", plain(text.example), "\n");

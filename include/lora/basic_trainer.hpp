@@ -68,7 +68,7 @@ BasicTrainer<Npu>::BasicTrainer(Config config, RunOptions options) {
   const bool together = options.ranks != nullptr;
   config.ranks = together ? options.ranks->size() : 1;
   if (const std::string found = settings::find_datasets(config, settings::train_command, options.records);
-      !found.empty())
+      !found.empty() && (!together || options.ranks->rank() == 0))
     log::info(found);
   settings::apply_deepspeed(config, settings::train_command);
   settings::validate(config, settings::train_command);

@@ -351,6 +351,17 @@ TEST_CASE("meeting: an address that is no host's, another host's, a port that is
               concat("ranks 1, 2 of 3 did not come to 127.0.0.1:", place.port, " within 0.3 s")));
 }
 
+TEST_CASE("meeting: the longest wait that ddp_timeout may be has an end that a clock can tell") {
+  const Quiet quiet;
+  const int port = free_port();
+  const auto told = ends_of(2, [&](int rank) {
+    Meeting meeting(place_of(rank, 2, port), "this build", std::chrono::duration<double>(1e9));
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));  // for which the other waits
+    (void)meeting.agree(0);
+  });
+  for (const std::string& end : told) CHECK(end.empty());
+}
+
 TEST_CASE("meeting: where a rank ends, hangs or is at other work, all are told which") {
   const Quiet quiet;
   const auto ends = [&](const std::function<void(Meeting&, int)>& f, double seconds = 60) {

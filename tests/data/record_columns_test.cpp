@@ -122,7 +122,7 @@ TEST_CASE("columns: the class of a record stays, and what says whether it is lea
   CHECK(dataset.take_unused_fields().empty());
   CHECK(named.open({.label_field = "q"})[0].label == "Q");
   CHECK(test::holds(
-      Named(R"({"q": "Q", "input": "I"})", {.columns = {{"prompt", "q"}, {"response", "a"}}})
+      Named(R"({"q": "Q", "a": "A", "input": "I"})", {.columns = {{"prompt", "q"}, {"response", "a"}}})
           .error({.label_field = "input"}),
       "d.jsonl:1: the class of a record can't stand in \"input\", which is read of records, where columns name "
       "its other fields; expected another name"));
@@ -133,7 +133,30 @@ TEST_CASE("columns: a record that lacks its prompt or turns is told by the name 
                     "d.jsonl:1: \"q\" is missing, which is the record's prompt by columns of its file"));
   CHECK(test::holds(Named(R"({"x": 1})", {.columns = {{"messages", "m"}}}).error(),
                     "d.jsonl:1: \"m\" is missing, which is the record's messages by columns of its file"));
+  const RecordColumns pair{.columns = {{"prompt", "q"}, {"response", "a"}}};
+  CHECK(test::holds(Named(R"({"q": "Q", "output": "A"})", pair).error(),
+                    "d.jsonl:1: \"a\" is missing, which is the record's response by columns of its file"));
+  CHECK(Named(R"({"q": "Q"})", pair).open({.need_answer = false})[0].messages.size() == 1);
   CHECK(test::holds(Named("[1]", {.columns = {{"prompt", "q"}}}).error(), "expected a record"));
+}
+
+TEST_CASE("columns: what is wrong with a record is told with the names that the file has") {
+  CHECK(Named(R"({"q": 1, "a": "A"})", {.columns = {{"prompt", "q"}, {"response", "a"}}})
+            .error()
+            .ends_with("; by columns and tags of the file instruction is \"q\", output is \"a\""));
+  CHECK(Named(R"({"t": 1})", {.columns = {{"prompt", "t"}}})
+            .error()
+            .ends_with("; by columns and tags of the file text is \"t\""));
+  const std::string role =
+      Named(R"({"conversations": [{"from": "boss", "value": "Q"}]})",
+            {.columns = {{"messages", "conversations"}}, .tags = {{"user_tag", "me"}, {"assistant_tag", "gpt"}}})
+          .error();
+  CHECK(test::holds(role, "the role \"boss\"; expected system, "));
+  CHECK(role.ends_with("; by columns and tags of the file human is \"me\""));
+  // Also of the first record, by which a file is known; where all names are the usual ones there is nothing to tell.
+  CHECK(Named(R"({"m": "x"})", {.columns = {{"messages", "m"}}}).error().ends_with("conversations is \"m\""));
+  CHECK_FALSE(test::holds(Named(R"({"conversations": 1})", {.columns = {{"messages", "conversations"}}}).error(),
+                          "by columns and tags"));
 }
 
 TEST_CASE("columns: the same bytes under other names are other records") {
@@ -142,6 +165,11 @@ TEST_CASE("columns: the same bytes under other names are other records") {
       two(record, {.columns = {{"prompt", "b"}, {"response", "a"}}});
   CHECK(one.open().fingerprint() != two.open().fingerprint());
   CHECK(one.open().fingerprint() == Named(record, one.file.columns).open().fingerprint());
+  // Their order means nothing, nor their name of a file's lines.
+  const Named turned(record, {.columns = {{"response", "b"}, {"prompt", "a"}}});
+  CHECK(one.open().fingerprint() == turned.open().fingerprint());
+  const Named lines("a\n", {.columns = {{"prompt", "text"}}}, "d.txt"), plain("a\n", {}, "d.txt");
+  CHECK(lines.open().fingerprint() == plain.open().fingerprint());
 }
 
 TEST_CASE("columns: what can't be meant is told") {

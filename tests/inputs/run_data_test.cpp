@@ -97,6 +97,29 @@ TEST_CASE("run data: records to evaluate are a file's or held back, of either as
   }
 }
 
+TEST_CASE("run data: records are of the kind that a file of settings calls them") {
+  Shelf shelf;
+  settings::Config& config = shelf.config;
+  config.stage_place = "r.yaml:2: ";
+  shelf.write_tokenizer();
+  shelf.lists["mine"].add(io::Json{{"text", "t"}});
+  shelf.lists["other"].add(io::Json{{"instruction", "q"}, {"output", "a"}});
+  shelf.add_tokens("ids", 1);
+  config.template_name = "llama3";
+  config.stage = "sft";
+  CHECK(shelf.told<ConfigError>() ==
+        "r.yaml:2: key stage: given sft, but mine begins with a text; allowed: pt with plain texts, sft with "
+        "conversations, or none");
+  config.dataset = {"ids", "other"};
+  CHECK_NOTHROW(shelf.open());
+  config.stage = "pt";
+  CHECK(test::holds(shelf.told<ConfigError>(), "key stage: given pt, but other begins with a conversation; allowed: "));
+  config.dataset = {"mine", "ids"};
+  CHECK_NOTHROW(shelf.open());
+  config.eval_dataset = {"other"};
+  CHECK(test::holds(shelf.told<ConfigError>(), "key stage: given pt, but other begins with a conversation; allowed: "));
+}
+
 TEST_CASE("run data: of what nothing can be learnt or evaluated the cause is told") {
   const test::Quiet quiet;
   const std::string nothing = "mine: there is nothing to learn: ";

@@ -151,8 +151,7 @@ TEST_CASE("yaml: what is more than one document of maps, lists and scalars is re
         "r.yaml:1:4: found the tag tag:yaml.org,2002:str, expected none: what a value is follows from its key");
   CHECK(said_of("a: !!python/object:os.system [x]\n") ==
         "r.yaml:1:4: found the tag tag:yaml.org,2002:python/object:os.system, expected none: what a value is follows "
-        "from "
-        "its key");
+        "from its key");
   CHECK(said_of("a: !x {b: 1}\n") ==
         "r.yaml:1:4: found the tag !x, expected none: what a value is follows from its key");
   CHECK(said_of("a: 1\nb: 2\na: 3\n") == "r.yaml:3:1: the key a stands here a second time, the first is in line 1");
@@ -176,6 +175,17 @@ TEST_CASE("yaml: a key without a colon, and a quote or bracket without its other
   CHECK(said_of("a: 1\nlora_rank\n") == "r.yaml:2:1: found lora_rank" + alone);
   CHECK(said_of("? a\n") == "r.yaml:1:3: found a" + alone);
   CHECK(read("a: {b: , c: d}\nb :\n\"c\":\n? d\n:\n") == "{a:{b:null c:'d'} b:null c:null d:null}");
+  // Nor is a colon that stands in quotes, in a comment or in a name the one behind the key.
+  CHECK(said_of("{learning_rate: 1e-3, \"seed: 5\"}") == "r.yaml:1:23: found seed: ..." + alone);
+  CHECK(said_of("{a: b, 'it''s: 5'}") == "r.yaml:1:8: found it's: ..." + alone);
+  CHECK(said_of("{a: b, &x:y \"c: d\"}") == "r.yaml:1:8: found c: ..." + alone);
+  CHECK(said_of("a: 1\n? &x:y lora_rank\n") == "r.yaml:2:3: found lora_rank" + alone);
+  CHECK(said_of("a: &x:y b\n? *x:y\n") == "r.yaml:2:3: found b" + alone);
+  CHECK(said_of("a: 1\n? lora_rank # c: d\n") == "r.yaml:2:3: found lora_rank" + alone);
+  CHECK(said_of("a: 1\n? lora\n    rank:x\n") == "r.yaml:2:3: found lora ..." + alone);
+  CHECK(said_of("a: 1\ntoken SECRET\n") == "r.yaml:2:1: found token ..." + alone);
+  CHECK(read("{\"a: b\": , &x c: , 'd' : ~, e:}") == "{a: b:null c:null d:null e:null}");
+  CHECK(read("a: &x b\n? *x # c\n# d\n:\n") == "{a:'b' b:null}");
   CHECK(said_of("a: {b}\n") == "r.yaml:1:5: found b" + alone);
   CHECK(said_of("a: [1, 2\n") == "r.yaml:1:8: found 2" + alone);
   CHECK(said_of("a: \"x\nb: 1\n") == "r.yaml:1:4: found a quote that nothing ends, expected another \"");

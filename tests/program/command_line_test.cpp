@@ -153,18 +153,18 @@ TEST_CASE("program: a wrong word is refused with the whole of what is allowed, a
     refused({"train", word},
             concat("given '", word,
                    "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-                   "--config"));
+                   "--config, or a name that ends in .json, .yaml or .yml"));
   refused({"train", "--foo", "-9", "--bar", "-0.5", "-x", "--y="},
           "unknown keys --foo (given -9), --bar (given -0.5), -x, --y; allowed: the keys of 'lora train --help'");
   for (const char* command : {"train", "eval"})
     refused({command, "two", "words"},
             "given 'two', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-            "--config");
+            "--config, or a name that ends in .json, .yaml or .yml");
   refused({"--model_name_or_path", "m", "train", "--seed", "1"},
           "given '--model_name_or_path' before the command; allowed: lora train with its keys behind it");
   refused({"train", "--", "foo"},
           "given 'foo', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-          "--config");
+          "--config, or a name that ends in .json, .yaml or .yml");
   refused({"train", "--config"}, "--config: given nothing, allowed: a file");
   refused({"train", "--seed"}, "key seed: given nothing, allowed: a whole number, at least 0");
   refused({"train", "--shuffle", "--shuffle=false"}, "key shuffle: given 2 times, as alone and false, allowed: once");
@@ -329,8 +329,22 @@ TEST_CASE("program: a word that ends in .json, .yaml or .yml is the file of keys
     check_refused(lora_program(words), 2, file + ": key lora_rank: given 0, allowed: a whole number");
   check_refused(lora_program({"train", "--config", file, "b.yaml"}), 2,
                 "key config: given 2 times, as " + file + " and b.yaml without a key, allowed: once");
-  check_refused(lora_program({"train", file, "b.json"}), 2, "given '" + file + "', allowed: keys as");
-  check_refused(lora_program({"train", file, "word"}), 2, "given '" + file + "', allowed: keys as");
+  check_refused(lora_program({"train", file, "b.json"}), 2, "given 'b.json', allowed: keys as");
+  check_refused(lora_program({"train", file, "word"}), 2, "given 'word', allowed: keys as");
+  check_refused(lora_program({"train", file, "my_token=SECRET"}), 2, "given 'my_token=...', allowed: keys as");
+  // As other programs have it.
+  check_refused(lora_program({"train", file, "learning_rate=1e-5"}), 2,
+                "given 'learning_rate=1e-5', allowed: --learning_rate 1e-5");
+  check_refused(lora_program({"train", file, "lr=1e-5"}), 2,
+                "unknown key lr (given 1e-5; here: learning_rate); allowed: ");
+  check_refused(lora_program({"train", "--hf_token", "SECRET"}), 2, "unknown key --hf_token; allowed: ");
+  // The second of two data files is no file of keys; behind another key's value it is.
+  for (const auto& words : {std::vector<std::string>{"train", "--dataset", "a.json", file},
+                            {"train", "--dataset=a.json", file},
+                            {"train", "--seed=1", "--dataset", "a.json", "b.json", file}})
+    check_refused(lora_program(words), 2, "key dataset: given ");
+  check_refused(lora_program({"train", file, "--dataset", file}), 2, file + ": key lora_rank: given 0");
+  check_refused(lora_program({"train", "--dataset", "a.jsonl", "none.yaml"}), 2, "key config: cannot open none.yaml");
   check_refused(lora_program({file, "train"}), 2, "given '" + file + "' before the command");
   check_refused(lora_program({"train", "none.yml"}), 2, "key config: cannot open none.yml");
   // A report's words are folders, whatever they are called.
@@ -364,6 +378,12 @@ TEST_CASE("program: a file of keys may be YAML, whose keys that cannot be honour
   CHECK(outcome.status == 1);
   CHECK(outcome.errors == yaml + ": nothing to do for stage; bf16 true is dtype bfloat16\n" +
                               "error: /no/such: no such file or folder\n");
+  // What follows from several keys is settled with those of the command line; what a key means, by the command.
+  io::write_file(yaml, std::string_view("eval_strategy: steps\nval_size: 0.1\ndo_train: false\n"));
+  check_refused(lora_program({"train", yaml, "--eval_steps=5"}), 2, yaml + ":3: unknown key do_train: given false; ");
+  CHECK(lora_program({"eval", yaml, "--dataset=d"})
+            .errors.starts_with(yaml + ": nothing to do for do_train, eval_strategy\n"
+                                       "error: key model_name_or_path: given nothing"));
   io::write_file(yaml, std::string_view("{\"lora_rank\": 0}"));  // which is YAML as well
   check_refused(lora_program({"train", yaml}), 2, yaml + ":1: key lora_rank: given 0, allowed: a whole number");
 }

@@ -7,7 +7,7 @@ command of the block, and, lest it take long, two steps.
 A block fails with its first command that fails. What cannot be run is in NOT_RUN with the reason; an entry whose block is gone is an
 error, and so is a block that does not say what it is, or that has commands and says that it is something else.
 
-  tests/program/commands_in_documents.py PROGRAM STAND_IN [--without-mpi] [--only TEXT]
+  tests/program/commands_in_documents.py PROGRAM STAND_IN [--without-mpi] [--without-yaml] [--only TEXT]
 """
 import argparse
 import json
@@ -158,6 +158,7 @@ def main():
     parser.add_argument("program", type=os.path.abspath)
     parser.add_argument("stand_in", type=os.path.abspath)
     parser.add_argument("--without-mpi", action="store_true")
+    parser.add_argument("--without-yaml", action="store_true")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     if os.environ.get("LORA_TEST_SHORT"):
@@ -201,6 +202,9 @@ def main():
                     continue
                 if options.without_mpi and re.search("mpirun|lora launch", text):
                     print(f"skipped: {place}, for want of MPI")
+                    continue
+                if options.without_yaml and re.search(r"\.ya?ml\b", text):
+                    print(f"skipped: {place}, for want of yaml-cpp")
                     continue
                 scratch = top / "scratch"
                 shutil.copytree(ready, scratch, symlinks=True)

@@ -65,9 +65,7 @@ TEST_CASE("program: a preview names the fields that are not used") {
   CHECK(test::holds(outcome.errors, "data.jsonl: fields of records that are not used: colour, size"));
 }
 
-#if defined(LORA_WITH_YAML)
-
-TEST_CASE("program: a file as LLaMA-Factory's trains on data sets by their names") {
+TEST_CASE("program: training on data sets by their names") {
   const test::TempFolder temp;
   test::write_talking_model(temp / "model");
   std::filesystem::create_directory(temp / "data");
@@ -80,16 +78,14 @@ TEST_CASE("program: a file as LLaMA-Factory's trains on data sets by their names
       temp / "data" / "t.jsonl",
       std::string_view("{\"talk\": [{\"who\": \"me\", \"says\": \"three\"}, {\"who\": \"you\", \"says\": \"four\"}]}\n"
                        "{\"talk\": []}\n"));
-  const std::string yaml = (temp / "run.yaml").native(), data = (temp / "data").native();
-  io::write_file(yaml, concat("model_name_or_path: ", (temp / "model").native(), "\nstage: sft\ndo_train: true\n",
-                              "dataset: pairs,talks\ndataset_dir: ", std::string_view(data),
-                              "\ntemplate: chatml\nmax_samples: 1\n",
-                              "per_device_train_batch_size: 1\ngradient_accumulation_steps: 1\nlearning_rate: 1e-3\n",
-                              "max_steps: 2\noutput_dir: ", (temp / "out").native(), "\n"));
-  const auto trained = test::run_program(LORA_PROGRAM, {"train", yaml, "--threads=1"});
+  const std::string file = (temp / "run.json").native(), data = (temp / "data").native();
+  io::write_file(file, concat("{\"model_name_or_path\": \"", (temp / "model").native(),
+                              "\", \"dataset\": \"pairs,talks\", \"dataset_dir\": \"", std::string_view(data),
+                              "\", \"template\": \"chatml\", \"max_samples\": 1, \"gradient_accumulation_steps\": 1,",
+                              "\"max_steps\": 2, \"output_dir\": \"", (temp / "out").native(), "\"}"));
+  const auto trained = test::run_program(LORA_PROGRAM, {"train", file, "--threads=1"});
   CAPTURE(trained.errors);
   CHECK(trained.status == 0);
-  CHECK(test::holds(trained.errors, yaml + ": nothing to do for stage, do_train\n"));
   CHECK(test::holds(trained.errors,
                     concat("pairs is ", std::string_view(data), "/p.jsonl, talks is ", std::string_view(data),
                            "/t.jsonl; max_samples 1 is of each file, as in LLaMA-Factory\n")));
@@ -101,14 +97,44 @@ TEST_CASE("program: a file as LLaMA-Factory's trains on data sets by their names
   CAPTURE(again.errors);
   CHECK(again.status == 0);
   for (const char* word : {"one", "two", "three", "four"}) CHECK(test::holds(again.output, word));
-  const auto none = test::run_program(LORA_PROGRAM, {"train", yaml, "--dataset=pair"});
+  const auto none = test::run_program(LORA_PROGRAM, {"train", file, "--dataset=pair"});
   CHECK(none.status == 2);
   CHECK(test::holds(none.errors, "key dataset: given pair, which is no file, and no name in "));
   const auto idle =
-      test::run_program(LORA_PROGRAM, {"train", yaml, "--dataset=" + data + "/p.jsonl", "--dataset_dir=" + data});
+      test::run_program(LORA_PROGRAM, {"train", file, "--dataset=" + data + "/p.jsonl", "--dataset_dir=" + data});
   CHECK(idle.status == 2);
   CHECK(test::holds(idle.errors,
                     "key dataset_dir: given " + data + ", which has no effect here; allowed: with names of"));
+  // A number that is asked for must be there, and so must the file of a name.
+  const auto more =
+      test::run_program(LORA_PROGRAM, {"train", file, "--dataset=pairs#2", "--max_samples=9", "--preview=1"});
+  CHECK(more.status == 1);
+  CHECK(test::holds(more.errors,
+                    data + "/p.jsonl: found 1 records, expected the 2 that num_samples of its name, or the"));
+  std::filesystem::remove(temp / "data" / "p.jsonl");
+  const auto gone = test::run_program(LORA_PROGRAM, {"train", file});
+  CHECK(gone.status == 1);
+  CHECK(gone.errors == "error: " + data + "/dataset_info.json: pairs: \"file_name\" is p.jsonl, and there is no such " +
+                           "file in " + data + "\n");
+}
+
+#if defined(LORA_WITH_YAML)
+
+TEST_CASE("program: records are of the kind that a file of LLaMA-Factory's calls them") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  io::write_file(temp / "d.jsonl", std::string_view("{\"instruction\": \"one\", \"output\": \"two\"}\n"));
+  const std::string yaml = (temp / "run.yaml").native();
+  for (const std::string_view stage : {"pt", "sft"}) {
+    io::write_file(yaml, concat("model_name_or_path: ", (temp / "model").native(), "\nstage: ", stage,
+                                "\ntemplate: chatml\ndataset: ", (temp / "d.jsonl").native(), "\n"));
+    const auto outcome = test::run_program(LORA_PROGRAM, {"train", yaml, "--preview=1"});
+    CAPTURE(outcome.errors);
+    CHECK(outcome.status == (stage == "pt" ? 2 : 0));
+    CHECK(test::holds(outcome.errors, stage == "pt" ? yaml + ":2: key stage: given pt, but " +
+                                                          (temp / "d.jsonl").native() + " begins with a conversation; "
+                                                    : yaml + ": nothing to do for stage\n"));
+  }
 }
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,14 +76,70 @@ TEST_CASE("data sets: names are those of the folder's dataset_info.json, and pat
   CHECK(config.dataset[2].columns.columns == data::RecordColumns::Names{{"messages", "m"}});
   CHECK(config.dataset[2].columns.tags == data::RecordColumns::Names{{"role_tag", "role"}, {"content_tag", "content"}});
   CHECK(config.dataset[3].is_path());
-  CHECK(config.eval_dataset[0].is_path());              // which has no name of its own
+  CHECK(config.eval_dataset[0].is_path());  // which has no name of its own
+  CHECK(config.uses_dataset_dir == true);
+  std::filesystem::remove(folder.path("i.json"));
   CHECK(find_datasets(config, train_command).empty());  // once more changes nothing
   // run_config.json says the same.
   Config again;
   read_settings(again, to_json(config, train_command), "run_config.json");
-  CHECK(again.dataset == config.dataset);
+  CHECK(as_json(again.dataset) == as_json(config.dataset));
   CHECK_NOTHROW(check(again, *find_key("dataset")));
-  CHECK(folder.found({"identity"}, generate_command).dataset[0].is_path());
+  CHECK(Folder().found({"identity"}, generate_command).dataset[0].is_path());
+}
+
+TEST_CASE("data sets: a name that the user gives a file stays, whatever the command") {
+  const Folder folder;
+  data::DataFile file("pairs");
+  file.name = "mine";
+  CHECK(folder.found({file}).dataset[0].name == "mine");
+  CHECK(folder.found({file}, generate_command).dataset[0].name == "mine");
+  Config config = folder.with({"identity"}, {file});
+  (void)find_datasets(config, train_command);
+  CHECK(config.eval_dataset[0].name == "mine");
+}
+
+TEST_CASE("data sets: a name may have slashes, be a folder's, and must be no file's") {
+  const Folder folder(
+      R"({"org/n": {"file_name": "i.json"}, "both": {"file_name": "i.json"}, "box": {"file_name": "p.json"}})");
+  CHECK(folder.found({"org/n"}).dataset[0].path == folder.path("i.json"));
+  CHECK(folder.found({"org/n#2"}).dataset[0].max_samples == 2);
+  CHECK(test::holds(folder.said("no/n"), "nothing was thrown"));  // a path
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.temp.path());
+  io::write_file("both", std::string_view("{}"));
+  std::filesystem::create_directory("box");
+  const std::string both = folder.said("both"), some = folder.said("both#2");
+  const auto file = folder.found({"./both"}).dataset[0], box = folder.found({"box"}).dataset[0];
+  std::filesystem::current_path(here);
+  CHECK(both ==
+        "key dataset: given both, which is a file, and a name in dataset_info.json; allowed: ./both for the file, or "
+        "both "
+        "for the name");
+  CHECK(some == both);
+  CHECK(file.path == "./both");
+  CHECK(box.path == folder.path("p.json"));
+}
+
+TEST_CASE("data sets: dataset_dir of the command line has a name, for the program and in code") {
+  const Folder folder;
+  const auto said = [&](data::DataFile dataset, bool line = true) {
+    Config config = folder.with({std::move(dataset)});
+    config.model_name_or_path = config.output_dir = "x";
+    if (line) config.from_command_line.insert("dataset_dir");
+    return test::message_of<ConfigError>([&] {
+      (void)find_datasets(config, train_command);
+      validate(config, train_command);
+    });
+  };
+  CHECK(said("identity") == "nothing was thrown");
+  CHECK(said(folder.path("i.json"), false) == "nothing was thrown");
+  const std::string idle =
+      concat("key dataset_dir: given ", folder.temp.path().native(),
+             ", which has no effect here; allowed: with names of its dataset_info.json in dataset or "
+             "eval_dataset");
+  CHECK(said(folder.path("i.json")) == idle);
+  CHECK(said(folder.path("i.json#1")) == idle);
 }
 
 TEST_CASE("data sets: a name with a folder is that of its own dataset_info.json") {
@@ -91,10 +148,12 @@ TEST_CASE("data sets: a name with a folder is that of its own dataset_info.json"
   config.dataset = {folder.path("identity")};
   CHECK_FALSE(find_datasets(config, train_command).empty());
   CHECK(config.dataset[0].path == folder.path("i.json"));
+  config = {};
   config.dataset = {"identity", "/no/such/folder/identity"};  // without such a file, a path that opens nothing
   CHECK(find_datasets(config, train_command).empty());
   CHECK(config.dataset[0].path == "identity");
   CHECK(config.dataset[1].path == "/no/such/folder/identity");
+  config = {};
   config.dataset = {folder.path("identity")};
   CHECK(find_datasets(config, merge_command).empty());
   // A list of records that a program has made is called so.
@@ -104,6 +163,15 @@ TEST_CASE("data sets: a name with a folder is that of its own dataset_info.json"
 TEST_CASE("data sets: a number behind # is how many of the first records are read") {
   const Folder folder;
   CHECK(folder.found({"identity#3"}).dataset[0].max_samples == 3);
+  // Which the file must have, as num_samples of a name; max_samples is a bound.
+  CHECK(folder.found({"identity#3"}).dataset[0].exact);
+  CHECK(folder.found({"pairs"}).dataset[0].exact);
+  CHECK(folder.found({folder.path("i.json#20")}).dataset[0].exact);
+  CHECK_FALSE(folder.found({"identity"}).dataset[0].exact);
+  Config bound = folder.with({"identity"});
+  bound.max_samples = 5;
+  (void)find_datasets(bound, train_command);
+  CHECK_FALSE(bound.dataset[0].exact);
   CHECK(folder.found({"pairs#3"}).dataset[0].max_samples == 3);
   CHECK(folder.found({"pairs#30"}).dataset[0].max_samples == 7);
   const auto file = folder.found({folder.path("i.json#20")}).dataset[0];
@@ -150,11 +218,12 @@ TEST_CASE("data sets: what is at a hub, of preferences or of media is refused wi
   const std::string folder_name = folder.temp.path().native();
   CHECK(folder.said("hub") ==
         "dataset_info.json: hub: \"hf_hub_url\" is somebody/else, and nothing is downloaded; expected \"file_name\" "
-        "with the "
-        "name of its file in " +
+        "with the name of its file in " +
             folder_name);
   CHECK(test::holds(folder.said("script"), "script: \"script_url\" is s.py, and nothing is downloaded; expected"));
-  CHECK(folder.found({"none"}).dataset[0].path == folder.path("none.json"));  // which opening it tells
+  CHECK(folder.said("none") ==
+        concat("dataset_info.json: none: \"file_name\" is none.json, and there is no such file in ",
+               std::string_view(folder_name)));
   CHECK(test::holds(Folder::of("{}"), "x: \"file_name\" is missing"));
   CHECK(test::holds(Folder::of("[]"), "x: expected an object"));
   CHECK(test::holds(Folder::of(R"({"file_name": ""})"), "x: \"file_name\" is empty"));
@@ -168,14 +237,15 @@ TEST_CASE("data sets: what is at a hub, of preferences or of media is refused wi
     CHECK(test::holds(Folder::of(concat(R"({"file_name": "i.json", ")", part, R"(": "a"})")),
                       concat("x: \"", part, "\" is of a data set of a hub")));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "colums": {}})"),
-                    "x: the field \"colums\"; expected file_name, formatting, columns, tags, num_samples"));
+                    "x: the field \"colums\"; expected file_name, formatting, columns, tags, num_samples, "));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "formatting": "chatml"})"),
                     "x: \"formatting\" is chatml; expected alpaca, sharegpt or openai"));
-  CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": []})"), "x: columns: expected an object"));
+  CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": []})"),
+                    "x: \"columns\" must be an object of names"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": {"images": "i"}})"),
-                    "x: columns: images: records of text alone are supported; expected none"));
+                    "x: the column images; expected none: records of text alone are supported"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": {"chosen": "c"}})"),
-                    "x: columns: chosen: preference data, which are not supported"));
+                    "x: the column chosen: preference data, which are not supported"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": {"response": "c"}})"),
                     "x: columns or tags with neither prompt nor messages"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": {"messages": "c"}})"),

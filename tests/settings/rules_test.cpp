@@ -24,7 +24,13 @@ namespace {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-void set(Config& config, std::string_view key, std::string_view text) { set_from_text(config, *find_key(key), text); }
+void set(Config& config, std::string_view key, std::string_view text) {
+  if (key == "uses_dataset_dir") {  // which is no key, but what find_datasets has found
+    config.uses_dataset_dir = text == "true";
+  } else {
+    set_from_text(config, *find_key(key), text);
+  }
+}
 
 /// What a command says to settings of the command line; empty where it takes them.
 std::string said(Command command, const Pairs& pairs) {
@@ -389,6 +395,12 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
     all.push_back(
         {plan_command, with(model, {{key, value}}),
          concat(key, ": given ", value, ", which has no effect here; allowed: with dataset, whose records it is for")});
+  for (const Command command : {train_command, eval_command, plan_command, generate_command})
+    all.push_back({command,
+                   with(command == generate_command ? data : base_of(command),
+                        {{"uses_dataset_dir", "false"}, {"dataset_dir", "c"}}),
+                   "dataset_dir: given c, which has no effect here; allowed: with names of its dataset_info.json in "
+                   "dataset or eval_dataset"});
   std::set<std::pair<const Rule*, Command>> broken;  // each command of a rule is a case of its own
   for (const Example& example : all) {
     const Command command = example.command;
@@ -483,6 +495,7 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {eval_command, with(eval, {{"predict", ""}, {"max_new_tokens", "3"}})},
       {generate_command, with(generate, {{"max_new_tokens", "3"}})},
       {generate_command, with(data, {{"max_samples", "1"}, {"text_column", "c"}, {"dataset_dir", "c"}})},
+      {generate_command, with(data, {{"uses_dataset_dir", "true"}, {"dataset_dir", "c"}})},
       {generate_command, with(generate, {{"temperature", "0.5"}, {"top_p", "0.5"}, {"top_k", "3"}, {"seed", "1"}})},
       {generate_command, with(generate, {{"sample", ""}, {"num_return_sequences", "2"}, {"min_p", "0.1"}})},
       {generate_command, with(generate, {{"top_p", "1"}, {"top_k", "0"}, {"min_p", "0"}})},

@@ -29,10 +29,11 @@ TEST_CASE(
     if (value.key.empty()) continue;
     REQUIRE(find_key(value.key) != nullptr);
     CHECK_FALSE(value.value.empty());
-    // Each value once.
-    CHECK(std::count_if(
-              std::begin(llama_factory_values), std::end(llama_factory_values),
-              [&](const ForeignValue& other) { return other.name == value.name && other.value == value.value; }) == 1);
+    // Each value once for a command.
+    CHECK(
+        std::count_if(std::begin(llama_factory_values), std::end(llama_factory_values), [&](const ForeignValue& other) {
+          return other.name == value.name && other.value == value.value && (other.commands & value.commands) != 0;
+        }) == 1);
   }
   for (const auto& answer : llama_factory_answers) {
     CAPTURE(std::string(answer.name));
@@ -46,19 +47,19 @@ TEST_CASE(
 
 namespace {
 
-Config config_of(std::string_view text) {
+Config config_of(std::string_view text, Command command = train_command) {
   Config config;
-  (void)read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml");
+  (void)read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml", command);
   return config;
 }
 
-std::string note_of(std::string_view text) {
+std::string note_of(std::string_view text, Command command = train_command) {
   Config config;
-  return read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml");
+  return read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml", command);
 }
 
-std::string said_of(std::string_view text) {
-  return test::message_of<ConfigError>([&] { (void)config_of(text); });
+std::string said_of(std::string_view text, Command command = train_command) {
+  return test::message_of<ConfigError>([&] { (void)config_of(text, command); });
 }
 
 io::Path fixture(const std::string& name) { return io::Path(LORA_FIXTURES) / "llama_factory" / name; }
@@ -164,6 +165,15 @@ TEST_CASE("yaml settings: stages and curricula are lists of maps, each field as 
   REQUIRE(config.curriculum_stages.size() == 1);
   CHECK(config.curriculum_stages[0].mix[1].first == "2");
   CHECK(config.curriculum_stages[0].mix[1].second == 0.5);
+  // What a field takes follows from where it stands: labels and fields of records may be called as keys are.
+  const auto mix = config_of("curriculum_stages: [{until: 1, mix: {text: 0.5, columns: 0.25, seed: .25}}]");
+  CHECK(mix.curriculum_stages[0].mix[0].second == 0.5);
+  CHECK(mix.curriculum_stages[0].mix[1].second == 0.25);
+  const auto stage =
+      config_of("stages: [{use_curriculum: yes, curriculum_stages: [{until: 1, mix: {name: 5e-1, x: 0.5}}]}]");
+  CHECK(stage.stages[0].curriculum_stages->front().mix[0].second == 0.5);
+  const auto names = config_of("dataset: [{path: a, columns: {prompt: 1, response: 007}}]").dataset;
+  CHECK(names[0].columns.columns == data::RecordColumns::Names{{"prompt", "1"}, {"response", "007"}});
 }
 
 TEST_CASE("yaml settings: a value that its key does not take is refused with its line, as it is written") {
@@ -175,13 +185,13 @@ TEST_CASE("yaml settings: a value that its key does not take is refused with its
         "r.yaml:1: key max_steps: given 99999999999999999999, allowed: a whole number, -1 or at least 1");
   CHECK(said_of("learning_rate: .inf") == "r.yaml:1: key learning_rate: given .inf, allowed: a number, at least 0");
   CHECK(said_of("learning_rate: {a: 1}") == "r.yaml:1: key learning_rate: given {a: 1}, allowed: a number, at least 0");
-  CHECK(said_of("shuffle: \"true\"") == "r.yaml:1: key shuffle: given true, allowed: true or false");
+  CHECK(said_of("shuffle: \"true\"") == "r.yaml:1: key shuffle: given \"true\" in quotes, allowed: true or false");
   CHECK(said_of("shuffle: 1") == "r.yaml:1: key shuffle: given 1, allowed: true or false");
   CHECK(said_of("output_dir: [a]") == "r.yaml:1: key output_dir: given [a], allowed: a text");
   CHECK(said_of("output_dir: ''") == "r.yaml:1: key output_dir: given nothing, allowed: a text");
   CHECK(test::holds(said_of("stages: [{until_step: x}]"), "r.yaml:1: key stages: stage 1: \"until_step\" must be"));
   CHECK(said_of("- a\n") == "r.yaml:1:1: found a list, expected keys, each with a colon and its value");
-  CHECK(said_of("some text") == "r.yaml:1:1: found some text, expected keys, each with a colon and its value");
+  CHECK(said_of("some text") == "r.yaml:1:1: found some ..., expected keys, each with a colon and its value");
   CHECK(said_of("~") == "r.yaml:1:1: found null, expected keys, each with a colon and its value");
 }
 
@@ -204,22 +214,44 @@ TEST_CASE("yaml settings: all keys that can't be honoured are named at once, a l
         "r.yaml:1: unknown key swanlab_api_key: here: not there: event files are in output_dir/tensorboard, lines in "
         "trainer_log.jsonl\nr.yaml:2: unknown key x_token");
   CHECK(said_of(std::string(100, 'k') + ": " + std::string(1000, 'v')).size() < 250);
-  CHECK_NOTHROW((void)config_of("use_dora: null\nfoo:\n"));  // not given
+  CHECK(said_of("Hf_Token: SECRET\nmypassword: SECRET\nray_init_kwargs: {a: [{API_KEY: SECRET, b: 1}]}\n") ==
+        "r.yaml:1: unknown key Hf_Token\nr.yaml:2: unknown key mypassword\n"
+        "r.yaml:3: unknown key ray_init_kwargs: given {a: [{API_KEY: ..., b: 1}]}");
+  CHECK(said_of("token SECRET") == "r.yaml:1:1: found token ..., expected keys, each with a colon and its value");
+  // A key that is known is not given by null; of another nobody knows what was meant.
+  CHECK_NOTHROW((void)config_of("use_dora: null\nhf_hub_token:\nseed: ~\n"));
+  CHECK(
+      said_of("learning_rat:\nfoo: ~\n") ==
+      "r.yaml:1: unknown key learning_rat: given null; nearest: learning_rate\nr.yaml:2: unknown key foo: given null");
 }
 
 TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway are taken and told") {
   CHECK(note_of("seed: 1").empty());
   CHECK(note_of("stage: sft\ndo_train: True\nreport_to: [tensorboard]\nflash_attn: fa2\n") ==
         "r.yaml: nothing to do for stage, do_train, report_to, flash_attn");
-  CHECK(said_of("report_to: []") ==
-        "r.yaml:1: unknown key report_to: given []; here: not needed: event files are in output_dir/tensorboard");
+  CHECK(note_of("report_to: []") == "r.yaml: nothing to do for report_to");
+  for (const char* none : {"report_to: [[wandb]]", "flash_attn: []", "stage: [sft]"})
+    CHECK(test::holds(said_of(none), "r.yaml:1: unknown key "));
   CHECK(said_of("flash_attn: {a: 1}") ==
         "r.yaml:1: unknown key flash_attn: given {a: 1}; here: not needed: attention never holds a whole matrix "
-        "of "
-        "scores");
-  CHECK(said_of("do_train: no") ==
-        "r.yaml:1: unknown key do_train: given no; here: not there: the command is train, and others have commands of "
-        "their own");
+        "of scores");
+  for (const Command command : {train_command, plan_command})
+    CHECK(
+        said_of("do_train: no", command) ==
+        "r.yaml:1: unknown key do_train: given no; here: not there: train and plan are of training; eval and generate "
+        "are commands of their own");
+  // One file may serve several commands.
+  CHECK(note_of("do_train: true\ndo_eval: true\neval_strategy: steps\n", merge_command) ==
+        "r.yaml: nothing to do for do_train, do_eval, eval_strategy");
+  CHECK(note_of("do_train: false\ndo_predict: true\npredict_with_generate: true", eval_command) ==
+        "r.yaml: nothing to do for do_train, do_predict; predict_with_generate true is predict true");
+  CHECK(config_of("predict_with_generate: true", eval_command).predict);
+  CHECK_FALSE(config_of("predict_with_generate: true", eval_command).eval_predict);
+  CHECK(
+      test::holds(said_of("predict_with_generate: false\npredict: true", eval_command), "is predict false here, but"));
+  CHECK(config_of("resume_from_checkpoint: true").resume_from_checkpoint == "auto");
+  CHECK(config_of("resume_from_checkpoint: False").resume_from_checkpoint.empty());
+  CHECK(config_of("resume_from_checkpoint: out/c").resume_from_checkpoint == "out/c");
   for (const char* stage : {"rm", "ppo", "dpo", "kto"})
     CHECK(test::holds(said_of(concat("stage: ", stage)), "here: not there: train learns from answers, not from "));
   CHECK(said_of("finetuning_type: freeze") ==
@@ -258,6 +290,26 @@ TEST_CASE("yaml settings: values of LLaMA-Factory's that a key here has set that
         "r.yaml:2: key fp16: given true, which is dtype float16 here, but the file has dtype \"bfloat16\"");
   CHECK(said_of("save_strategy: no\nsave_steps: 5") ==
         "r.yaml:1: key save_strategy: given no, which is save_steps 0 here, but the file has save_steps 5");
+  // A switch that is off says something as well.
+  CHECK(said_of("mask_history: false\ntrain_on_last_turn_only: true") ==
+        "r.yaml:1: key mask_history: given false, which is train_on_last_turn_only false here, but the file has "
+        "train_on_last_turn_only true");
+  CHECK(said_of("shuffle: false\ndisable_shuffling: no") ==
+        "r.yaml:2: key disable_shuffling: given no, which is shuffle true here, but the file has shuffle false");
+  CHECK(said_of("predict_with_generate: false\neval_predict: true") ==
+        "r.yaml:1: key predict_with_generate: given false, which is eval_predict false here, but the file has "
+        "eval_predict true");
+  CHECK(said_of("bf16: false\ndtype: bfloat16") ==
+        "r.yaml:1: key bf16: given false, which is not dtype bfloat16 here, but the file has dtype \"bfloat16\"");
+  CHECK(said_of("dtype: float16\nfp16: false") ==
+        "r.yaml:2: key fp16: given false, which is not dtype float16 here, but the file has dtype \"float16\"");
+  CHECK(said_of("save_strategy: steps\nsave_steps: 0") ==
+        "r.yaml:1: key save_strategy: given steps, which is not save_steps 0 here, but the file has save_steps 0");
+  CHECK(config_of("bf16: false\ndtype: float32").dtype == "float32");
+  CHECK(config_of("bf16: false\npure_bf16: true").dtype == "bfloat16");  // which are two ways to it
+  CHECK(config_of("pure_bf16: true\nbf16: false").dtype == "bfloat16");
+  CHECK(config_of("save_strategy: steps\nsave_steps: 7").save_steps == 7);
+  CHECK(note_of("mask_history: false\nbf16: false") == "r.yaml: nothing to do for mask_history, bf16");
 }
 
 TEST_CASE("yaml settings: when evaluations are made follows from eval_steps, eval_dataset and val_size") {
@@ -269,13 +321,51 @@ TEST_CASE("yaml settings: when evaluations are made follows from eval_steps, eva
         "r.yaml:1: unknown key eval_strategy: given steps; here: eval_steps");
   CHECK(said_of("eval_strategy: no\nval_size: 0.1") ==
         "r.yaml:1: unknown key eval_strategy: given no; here: not there: eval_dataset and val_size evaluate, at the "
-        "end if "
-        "eval_steps is not given");
+        "end if eval_steps is not given");
   CHECK(said_of("eval_strategy: epoch\neval_dataset: a") ==
         "r.yaml:1: unknown key eval_strategy: given epoch; here: eval_steps, a number of steps");
   CHECK(said_of("do_eval: true") ==
         "r.yaml:1: unknown key do_eval: given true; here: the command eval, or eval_dataset or val_size of train");
   CHECK(test::holds(said_of("do_eval: false\nval_size: 0.1"), "r.yaml:1: unknown key do_eval: given false; here: "));
+}
+
+TEST_CASE("yaml settings: what follows from several keys is settled when what precedes the file is known") {
+  Config config;
+  const auto read = [&](std::string_view text, std::string_view key, std::string_view value) {
+    config = {};
+    return read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml", train_command,
+                         [&] { set_from_text(config, *find_key(key), value); });
+  };
+  CHECK(read("eval_strategy: steps\nval_size: 0.1\n", "eval_steps", "5") == "r.yaml: nothing to do for eval_strategy");
+  CHECK(config.eval_steps == 5);
+  CHECK(read("do_eval: true\nbf16: true\n", "val_size", "0.5") ==
+        "r.yaml: nothing to do for do_eval; bf16 true is dtype bfloat16");
+  CHECK(read("bf16: true\n", "dtype", "float32").ends_with("bf16 true is dtype bfloat16"));
+  CHECK(config.dtype == "float32");
+  CHECK(test::holds(test::message_of<FileError>([&] { (void)read("eval_strategy: no\n", "val_size", "0.1"); }),
+                    "r.yaml:1: unknown key eval_strategy: given no"));
+  CHECK(test::message_of<ConfigError>([&] {
+          (void)read("eval_strategy: steps\n", "seed", "x");
+        }).starts_with("key seed: given x"));
+  CHECK(test::message_of<FileError>([&] { (void)read("lr: 1\n", "seed", "x"); }) ==
+        "r.yaml:1: unknown key lr: given 1; here: learning_rate");
+}
+
+TEST_CASE("yaml settings: interpolations are not read, and what stage calls the records stays with its place") {
+  CHECK(said_of("lora_rank: 8\noutput_dir: saves/${lora_rank}\nfoo: {a: [\"${b}\"]}\nmy_key: ${oc.env:SECRET}") ==
+        "r.yaml:2: key output_dir: given saves/${lora_rank}; expected the value itself: interpolations are not read\n"
+        "r.yaml:3: unknown key foo: given {a: [${b}]}; expected the value itself: interpolations are not read\n"
+        "r.yaml:4: unknown key my_key: expected the value itself: interpolations are not read");
+  CHECK(config_of("system: costs 5$ {not more}").system == "costs 5$ {not more}");
+  const Config config = config_of("seed: 1\nstage: pt");
+  CHECK(config.stage == "pt");
+  CHECK(config.stage_place == "r.yaml:2: ");
+  CHECK(config_of("seed: 1").stage.empty());
+  CHECK(note_of("stage: sft\npacking: false") == "r.yaml: nothing to do for stage, packing");
+  CHECK(
+      said_of("packing: false\nstage: pt") ==
+      "r.yaml:1: unknown key packing: given false; here: not there with stage pt: texts of more than cutoff_len tokens "
+      "are cut into blocks of so many");
 }
 
 TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honoured, or refused with all reasons at once") {
@@ -292,7 +382,7 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honoured, or ref
   CHECK(told_of("llama3_lora_pretrain.yaml") ==
         "F: nothing to do for stage, do_train, save_strategy, logging_strategy; fp16 true is dtype float16");
   CHECK(told_of("llama3_lora_plus_sft.yaml") ==
-        "F: nothing to do for stage, do_train, disable_shuffling, neat_packing, eval_strategy, do_eval, hf_hub_token; "
+        "F: nothing to do for stage, do_train, disable_shuffling, neat_packing, hf_hub_token, eval_strategy, do_eval; "
         "mask_history true is train_on_last_turn_only true; bf16 true is dtype bfloat16");
   const std::string preferences = "; here: not there: train learns from answers, not from preferences";
   CHECK(told_of("llama3_lora_dpo.yaml") == "F:2: unknown key stage: given dpo" + preferences +

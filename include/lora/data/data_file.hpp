@@ -22,7 +22,8 @@ struct DataFile {
   std::string path;
   std::optional<double> weight{};      ///< of its share in a mix, among the weights of all files
   std::string name{};                  ///< in logs and results; empty: from the path
-  std::optional<Index> max_samples{};  ///< the first ones
+  std::optional<Index> max_samples{};  ///< the first ones, at most; or
+  bool exact = false;                  ///< as many, which the file must have: num_samples, or D#200
   RecordColumns columns{};             ///< where its records' fields have names of their own
 
   DataFile() = default;

@@ -107,6 +107,10 @@ class Dataset {
   /// A record under the names that are read.
   io::Json read_named(const File& file, Index record, std::string_view bytes, std::vector<std::string>& unused) const;
 
+  /// Calls what reads a record; its errors say, too, what the file calls the fields and roles that they name.
+  template <class F>
+  void under_own_names(const File& file, F&& read) const;
+
   void add(std::shared_ptr<File> file);
 
   [[noreturn]] static void fail_unknown(const std::string& name, std::string_view text, char first);

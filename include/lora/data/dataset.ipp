@@ -17,8 +17,11 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
     } else {
       dataset.add_list(file.path, list->second, file.columns);
     }
-    if (file.max_samples && *file.max_samples < dataset.size() - before)
-      dataset.keep(before + std::max<Index>(*file.max_samples, 0));
+    const Index found = dataset.size() - before;
+    if (file.exact && file.max_samples && *file.max_samples > found)
+      fail<FormatError>(file.path, ": found ", found, " records, expected the ", *file.max_samples,
+                        " that num_samples of its name, or the number behind #, asks for");
+    if (file.max_samples && *file.max_samples < found) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
   }
   if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));
   return dataset;
@@ -48,12 +51,14 @@ LORA_INLINE Sample Dataset::operator[](Index record) const {
   } else {
     std::vector<std::string> unnamed;
     const io::Json json = read_named(file, record, bytes, unnamed);
-    detail::RecordReader reader(json, where, options_);
-    if (reader.kind() != file.kind)
-      fail<FormatError>(where, ": ", detail::what_it_is(reader.kind()), ", but the file begins with ",
-                        detail::what_it_is(file.kind), "; the records of one file must be of one kind");
-    sample = reader.read();
-    if (!reader.unused().empty()) unused_->add(reader.unused());
+    under_own_names(file, [&] {
+      detail::RecordReader reader(json, where, options_);
+      if (reader.kind() != file.kind)
+        fail<FormatError>(where, ": ", detail::what_it_is(reader.kind()), ", but the file begins with ",
+                          detail::what_it_is(file.kind), "; the records of one file must be of one kind");
+      sample = reader.read();
+      if (!reader.unused().empty()) unused_->add(reader.unused());
+    });
     if (!unnamed.empty()) unused_->add(unnamed);
   }
   sample.where = where;
@@ -71,10 +76,13 @@ LORA_INLINE std::uint64_t Dataset::fingerprint() const {
   Fingerprint fingerprint(static_cast<std::uint64_t>(size()));
   for (const auto& file : files_) {
     for (Index record = file->first; record < file->end(); ++record) fingerprint.add(file->bytes(record));
-    for (const auto* names :
-         {&file->columns.columns, &file->columns.tags})  // by which the same bytes are other records
-      for (const auto& [name, field] : *names)
+    if (file->plain) continue;
+    for (RecordColumns::Names names :
+         {file->columns.columns, file->columns.tags}) {  // of which the order means nothing
+      std::sort(names.begin(), names.end());
+      for (const auto& [name, field] : names)  // by which the same bytes are other records
         fingerprint.add(concat(std::string_view(name), "=", std::string_view(field)));
+    }
   }
   return fingerprint.value();
 }
@@ -124,7 +132,18 @@ LORA_INLINE io::Json Dataset::read_named(const File& file, Index record, std::st
                                          std::vector<std::string>& unused) const {
   io::Json json = file.parse(record, bytes);
   if (file.columns.empty()) return json;
-  return detail::renamed(json, file.columns, file.place(record), options_.text_column, options_.label_field, unused);
+  return detail::renamed(json, file.columns, file.place(record), options_, unused);
+}
+
+template <class F>
+void Dataset::under_own_names(const File& file, F&& read) const {
+  try {
+    read();
+  } catch (const FormatError& error) {
+    const std::string names = detail::told_names(file.columns, options_.text_column);
+    if (names.empty()) throw;
+    fail<FormatError>(std::string_view(error.what()), "; by columns and tags of the file ", std::string_view(names));
+  }
 }
 
 LORA_INLINE void Dataset::add_file(const std::string& path, const RecordColumns& columns) {
@@ -177,7 +196,7 @@ LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
   if (!file->plain) {
     std::vector<std::string> unnamed;
     const io::Json json = read_named(*file, file->first, file->bytes(file->first), unnamed);
-    file->kind = detail::RecordReader(json, file->place(file->first), options_).kind();
+    under_own_names(*file, [&] { file->kind = detail::RecordReader(json, file->place(file->first), options_).kind(); });
   }
   files_.push_back(std::move(file));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/data/dataset_options.hpp"
 #include "lora/data/learning_marks.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/json_view.hpp"
@@ -36,11 +37,14 @@ std::optional<std::string> offence(const RecordColumns& columns);
 
 namespace detail {
 
-/// A record under the names of a known kind: alpaca's, or a conversation's, or `text_column` where only the prompt is
-/// named. Fields that nothing names go to `unused`, but `label_field` and those that say what is learnt, which stay.
-/// Throws   FormatError, beginning with `where`, if the record lacks a field that is named
+/// A record under the names of a known kind: alpaca's, or a conversation's, or the text column where only the prompt is
+/// named. Fields that nothing names go to `unused`, but the class and those that say what is learnt, which stay.
+/// Throws   FormatError, beginning with `where`, if the record lacks its prompt, messages or an answer that is needed
 io::Json renamed(const io::Json& record, const RecordColumns& columns, const std::string& where,
-                 std::string_view text_column, std::string_view label_field, std::vector<std::string>& unused);
+                 const DatasetOptions& options, std::vector<std::string>& unused);
+
+/// What fields and roles are called in a file whose records were renamed: "instruction is \"q\", human is \"me\"".
+std::string told_names(const RecordColumns& columns, std::string_view text_column);
 
 }  // namespace detail
 

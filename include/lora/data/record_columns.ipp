@@ -102,20 +102,35 @@ LORA_INLINE io::Json renamed_turn(const io::Json& turn, const RecordColumns::Nam
   return result;
 }
 
+/// Whether records are texts, of which only the prompt has a name.
+LORA_INLINE bool are_texts(const RecordColumns& columns) {
+  return columns.columns.size() == 1 && columns.columns.front().first == "prompt";
+}
+
+LORA_INLINE std::string told_names(const RecordColumns& columns, std::string_view text_column) {
+  std::string list;
+  const auto tell = [&](std::string_view name, const std::string& own) {
+    if (name != own) list += concat(list.empty() ? "" : ", ", name, " is \"", std::string_view(own), "\"");
+  };
+  for (const auto& [column, field] : columns.columns)
+    tell(are_texts(columns) ? text_column : name_of_column(column), field);
+  for (const auto& [tag, word] : columns.tags) tell(name_of_tag(tag), word);
+  return list;
+}
+
 LORA_INLINE io::Json renamed(const io::Json& record, const RecordColumns& columns, const std::string& where,
-                             std::string_view text_column, std::string_view label_field,
-                             std::vector<std::string>& unused) {
+                             const DatasetOptions& options, std::vector<std::string>& unused) {
+  const std::string& label_field = options.label_field;
   if (!record.is_object()) return record;
   io::Json result = io::Json::object();
   auto& fields = result.get_ref<io::Json::object_t&>();
-  const bool is_text = columns.columns.size() == 1 && columns.columns.front().first == "prompt";
   RecordColumns::Names named = columns.columns;
   if (named.empty()) named = {{"messages", "conversations"}, {"system", "system"}, {"tools", "tools"}};
   for (const auto& [column, field] : named) {
     const auto found = record.find(field);
     if (found != record.end()) {
-      fields.emplace_back(is_text ? text_column : name_of_column(column), *found);
-    } else if (column == "prompt" || column == "messages") {
+      fields.emplace_back(are_texts(columns) ? std::string_view(options.text_column) : name_of_column(column), *found);
+    } else if (column == "prompt" || column == "messages" || (column == "response" && options.need_answer)) {
       fail<FormatError>(std::string_view(where), ": \"", std::string_view(field),
                         "\" is missing, which is the record's ", std::string_view(column), " by columns of its file");
     }
@@ -125,7 +140,8 @@ LORA_INLINE io::Json renamed(const io::Json& record, const RecordColumns& column
   };
   for (const auto& [name, value] : io::json_fields(record)) {
     if (name == label_field && is_read(name))
-      fail<FormatError>(std::string_view(where), ": the class of a record can't stand in \"", label_field,
+      fail<FormatError>(std::string_view(where), ": the class of a record can't stand in \"",
+                        std::string_view(label_field),
                         "\", which is read of records, where columns name its other fields; expected another name");
     if (is_named(name) && name != label_field) continue;
     if ((name == label_field || is_learning_mark(name)) && !result.contains(name))

@@ -11,20 +11,13 @@
 #include <vector>
 
 #include "lora/core/ignore_index.hpp"
+#include "lora/data/dataset_options.hpp"
 #include "lora/data/learning_marks.hpp"
 #include "lora/data/sample.hpp"
 #include "lora/data/tool_reader.hpp"
 #include "lora/io/json_view.hpp"
 
 namespace lora::data {
-
-struct DatasetOptions {
-  std::string text_column = "text";
-  std::optional<Index> max_samples{};  ///< the first ones
-  bool need_answer = true;             ///< false if the records are only prompts
-  bool skip_empty_answers = false;     ///< leaves out records with an empty answer or text; else they are errors
-  std::string label_field{};           ///< field that names a record's class; empty: none
-};
 
 namespace detail {
 

@@ -150,9 +150,13 @@ TextFiles text_files(const settings::Config& config, const io::Path& model, std:
 /// The field that names the class of a record to train on; empty where no stage has a curriculum.
 std::string class_field(const settings::Config& config);
 
+/// Throws   ConfigError where a file of settings calls the records otherwise: each file's kind
+void expect_stage(const settings::Config& config, std::span<const data::DataFile> files,
+                  std::span<const data::Sample::Kind> kinds);
+
 /// The records of these files or, where a name is that of one of `lists`, of that list. `label_field`:
 /// class_field's, of records to train on.
-/// Throws   IoError, FormatError
+/// Throws   IoError, FormatError; ConfigError as expect_stage
 data::Dataset open_dataset(const settings::Config& config, std::span<const data::DataFile> files,
                            std::optional<Index> max_samples = std::nullopt, const data::RecordLists& lists = {},
                            const std::string& label_field = {});

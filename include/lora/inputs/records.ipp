@@ -280,6 +280,19 @@ LORA_INLINE TextFiles text_files(const settings::Config& config, const io::Path&
   return text;
 }
 
+LORA_INLINE void expect_stage(const settings::Config& config, std::span<const data::DataFile> files,
+                              std::span<const data::Sample::Kind> kinds) {
+  using Kind = data::Sample::Kind;
+  if (config.stage.empty()) return;
+  const Kind other = config.stage == "pt" ? Kind::messages : Kind::text;
+  const auto found = std::find(kinds.begin(), kinds.end(), other);
+  if (found != kinds.end())
+    fail<ConfigError>(std::string_view(config.stage_place), "key stage: given ", std::string_view(config.stage),
+                      ", but ", std::string_view(files[static_cast<std::size_t>(found - kinds.begin())].path),
+                      " begins with ", other == Kind::text ? "a text" : "a conversation",
+                      "; allowed: pt with plain texts, sft with conversations, or none");
+}
+
 LORA_INLINE std::string class_field(const settings::Config& config) {
   return settings::any_curriculum(config) ? config.curriculum_field : std::string();
 }
@@ -287,12 +300,14 @@ LORA_INLINE std::string class_field(const settings::Config& config) {
 LORA_INLINE data::Dataset open_dataset(const settings::Config& config, std::span<const data::DataFile> files,
                                        std::optional<Index> max_samples, const data::RecordLists& lists,
                                        const std::string& label_field) {
-  return data::Dataset::open(files,
-                             {.text_column = config.text_column,
-                              .max_samples = max_samples,
-                              .skip_empty_answers = config.skip_empty_answers,
-                              .label_field = label_field},
-                             lists);
+  auto dataset = data::Dataset::open(files,
+                                     {.text_column = config.text_column,
+                                      .max_samples = max_samples,
+                                      .skip_empty_answers = config.skip_empty_answers,
+                                      .label_field = label_field},
+                                     lists);
+  expect_stage(config, files, dataset.kinds());
+  return dataset;
 }
 
 LORA_INLINE Records encoded_records(const settings::Config& config, data::Dataset dataset, const TextFiles& text,

@@ -47,6 +47,9 @@ std::optional<bool> yaml_flag(const YamlNode& node);
 /// writes it; nothing for what readers take differently: 010, 0x1F, 1:30, .inf.
 std::optional<std::string> yaml_number(std::string_view text);
 
+/// What a message shows of a text that stands where none is expected, and may hold what is not for every eye.
+std::string first_word(std::string_view text);
+
 /// "run.yaml:3:5"
 std::string place_in(const std::string& where, const YamlPlace& place);
 

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "lora/core/config.hpp"
@@ -64,7 +65,7 @@ class YamlBuilder final : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    if (!open_.empty() && open_.back().key) expect_colon(open_.back(), mark);
+    if (!open_.empty() && open_.back().key) expect_colon(open_.back());
     put({.kind = YamlNode::Kind::null, .place = place_of(mark)}, anchor, mark);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -82,7 +83,7 @@ class YamlBuilder final : public YAML::EventHandler {
                 const std::string& value) override {
     const bool plain = tag == "?";
     expect_no_tag(mark, tag);
-    if (!plain) expect_end_of_quote(mark);
+    if (!plain) (void)end_of_quote(begin_of_text(mark));
     put({.kind = YamlNode::Kind::scalar, .place = place_of(mark), .text = value, .plain = plain}, anchor, mark);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -106,7 +107,7 @@ class YamlBuilder final : public YAML::EventHandler {
     YAML::Mark mark{};
     std::size_t nodes = 0, bytes = 0;  // that were there before
     std::optional<YamlNode> key{};     // whose value comes next
-    int key_position = 0;
+    YAML::Mark key_mark{};
     bool merges = false;  // that key is <<
     std::set<std::string> names{};
     std::optional<YamlNode> merged{};  // the value of <<
@@ -132,31 +133,49 @@ class YamlBuilder final : public YAML::EventHandler {
       refuse(place_of(mark), "with its aliases the document has more than ", most_yaml_nodes, " values or ",
              most_yaml_bytes >> 20u, " MiB of texts, expected settings");
   }
-  // A quote without its other half ends, for yaml-cpp, with the file.
-  void expect_end_of_quote(const YAML::Mark& mark) const {
-    constexpr std::string_view space = " \t\r\n";
-    std::size_t at = text_.find_first_not_of(space, static_cast<std::size_t>(mark.pos));
-    if (at != text_.npos && text_[at] == '&')  // the mark is that of the anchor
-      at = text_.find_first_not_of(space, std::min(text_.find_first_of(space, at), text_.size()));
-    if (at == text_.npos || (text_[at] != '"' && text_[at] != '\'')) return;  // a block
+  static constexpr std::string_view space = " \t\r\n";
+
+  std::size_t behind_space(std::size_t at) const { return std::min(text_.find_first_not_of(space, at), text_.size()); }
+
+  // Where a scalar begins that may have an anchor, whose place the mark is then.
+  std::size_t begin_of_text(const YAML::Mark& mark) const {
+    const std::size_t at = behind_space(static_cast<std::size_t>(mark.pos));
+    return at < text_.size() && text_[at] == '&' ? behind_space(std::min(text_.find_first_of(space, at), text_.size()))
+                                                 : at;
+  }
+
+  // Behind a scalar in quotes; where it begins if it is none, but a block. A quote without its other half ends, for
+  // yaml-cpp, with the file.
+  std::size_t end_of_quote(std::size_t at) const {
+    if (at == text_.size() || (text_[at] != '"' && text_[at] != '\'')) return at;
     const char quote = text_[at];
     for (std::size_t next = at + 1; next < text_.size(); ++next) {
       if (quote == '"' && text_[next] == '\\') {
         ++next;
       } else if (text_[next] == quote) {
-        if (quote == '"' || next + 1 == text_.size() || text_[next + 1] != quote) return;
+        if (quote == '"' || next + 1 == text_.size() || text_[next + 1] != quote) return next + 1;
         ++next;  // two of them are one that stands in the text
       }
     }
     refuse(yaml_place_of(text_, at), "found a quote that nothing ends, expected another ", std::string_view(&quote, 1));
   }
 
-  // A key that ends with its line is, for yaml-cpp, one whose value is null.
-  void expect_colon(const Open& map, const YAML::Mark& null) const {
-    const auto end = static_cast<std::size_t>(map.key_position) + (map.key->plain ? map.key->text.size() : 0);
-    const auto begin_of_next = static_cast<std::size_t>(std::max(null.pos, 0));
-    if (end < begin_of_next && text_.substr(end, begin_of_next - end).find(':') != text_.npos) return;
-    refuse(map.key->place, "found ", std::string_view(map.key->text),
+  // Behind a key: a text as it is written, or an alias.
+  std::size_t end_of_key(const Open& map) const {
+    std::size_t at = begin_of_text(map.key_mark);
+    if (!map.key->plain) return end_of_quote(at);
+    if (at < text_.size() && text_[at] == '*') return std::min(text_.find_first_of(" \t\r\n[]{},", at), text_.size());
+    for (const char c : map.key->text)  // whose lines are joined by a space
+      if (space.find(c) == space.npos) at = std::min(text_.find(c, at), text_.size() - 1) + 1;
+    return at;
+  }
+
+  // A key that ends with its line, or whose colon stands in its quotes, is, for yaml-cpp, one whose value is null.
+  void expect_colon(const Open& map) const {
+    std::size_t at = behind_space(end_of_key(map));
+    while (at < text_.size() && text_[at] == '#') at = behind_space(std::min(text_.find('\n', at), text_.size()));
+    if (at < text_.size() && text_[at] == ':') return;
+    refuse(map.key->place, "found ", std::string_view(first_word(map.key->text)),
            " alone, expected a key with a colon and a value behind it, or a bracket that ends what begins before");
   }
 
@@ -202,7 +221,7 @@ class YamlBuilder final : public YAML::EventHandler {
     }
     map.merges = key.plain && key.text == "<<";
     map.key = std::move(key);
-    map.key_position = mark.pos;
+    map.key_mark = mark;
   }
   void expect_text(const Open& map) const {
     if (yaml_flag(*map.key) || (map.key->plain && yaml_number(map.key->text)))
@@ -234,7 +253,7 @@ class YamlBuilder final : public YAML::EventHandler {
     if (!map.merged) return;
     const YamlNode& given = *map.merged;
     const bool several = given.kind == YamlNode::Kind::list;
-    for (const YamlNode& from : several ? given.values : std::vector{given}) {
+    for (const YamlNode& from : std::span(several ? given.values.data() : &given, several ? given.values.size() : 1)) {
       if (from.kind != YamlNode::Kind::map)
         refuse(from.place, "found no map behind <<, expected the alias of a map, or a list of such");
       for (std::size_t i = 0; i < from.keys.size(); ++i) {
@@ -304,6 +323,11 @@ LORA_INLINE std::optional<std::string> yaml_number(std::string_view text) {
   if (at != text.size()) return std::nullopt;
   while (number.size() > sign + 1 && number[sign] == '0' && detail::is_digit(number[sign + 1])) number.erase(sign, 1);
   return number;
+}
+
+LORA_INLINE std::string first_word(std::string_view text) {
+  const std::size_t end = text.find_first_of(" \t\r\n");
+  return concat(text.substr(0, end), end == text.npos ? "" : " ...");
 }
 
 LORA_INLINE std::string place_in(const std::string& where, const YamlPlace& place) {

@@ -58,6 +58,9 @@ struct Config {
   std::vector<data::DataFile> dataset;  // paths, or files of which a part is taken
   std::string dataset_dir = "data";     // of dataset_info.json
   std::vector<data::DataFile> eval_dataset;
+  std::optional<bool> uses_dataset_dir;  // no key: whether a name was found there; nothing: not looked for yet
+  std::string stage;                     // no key: pt or sft, as a file of LLaMA-Factory's calls the records
+  std::string stage_place;               // no key: where it does
   std::string mix_strategy = "concat";
   std::vector<double> interleave_probs;
   double val_size = 0;  // below 1 a fraction, else a count

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "lora/io/read_file.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/keys.hpp"
+#include "lora/settings/stage_lists.hpp"
 #include "lora/settings/unknown_key.hpp"
 #include "lora/settings/value_text.hpp"
 
@@ -24,10 +28,12 @@
 namespace lora::settings {
 
 /// Replaces names in dataset and eval_dataset by the files that dataset_info.json of dataset_dir has for them, or that
-/// of the folder in a name with one (data/identity); D#200 by the first 200 records of D. A path of a file stays. Where
-/// there are names, max_samples is of each file, as in LLaMA-Factory. Names of `lists` stay. Returns  which names were
-/// found, as a sentence to log; empty where none was asked for Throws   ConfigError for a name that the file has not,
-/// FormatError for what can't be read by it, IoError
+/// of the folder in a name with one (data/identity); D#200 by the first 200 records of D. A path of a file stays, and
+/// names of `lists` do. Where there are names, max_samples is of each file, as in LLaMA-Factory. Once more, it does
+/// nothing.
+/// Returns  which names were found, as a sentence to log; empty where there was none
+/// Throws   ConfigError for a name that the file has not, or that is a file as well; FormatError for what can't be read
+///          by it; IoError
 std::string find_datasets(Config& config, Command command, const data::RecordLists& lists = {});
 
 }  // namespace lora::settings

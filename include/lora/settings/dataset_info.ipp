@@ -5,6 +5,11 @@
 
 namespace lora::settings::detail {
 
+inline bool is_file(const io::Path& path) {
+  std::error_code unreadable;  // reported by what opens it
+  return std::filesystem::is_regular_file(path, unreadable);
+}
+
 /// The entries of a dataset_info.json.
 class DatasetInfo {
  public:
@@ -13,13 +18,15 @@ class DatasetInfo {
 
   static bool is_in(const io::Path& folder) { return io::is_there(folder / file_name); }
 
+  std::string path() const { return (folder_ / file_name).native(); }
   bool has(std::string_view name) const { return file_->has(name); }
 
   /// The file of a name that there is.
   data::DataFile operator[](const std::string& name) const {
     const io::JsonView entry = *file_->find(name);
     if (!entry.json().is_object()) entry.fail("expected an object");
-    expect_known(entry);
+    expect_fields(entry, {"file_name", "formatting", "columns", "tags", "num_samples", "ranking", "split", "hf_hub_url",
+                          "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "subset", "folder", "revision"});
     if (entry.get<bool>("ranking").value_or(false))
       entry.fail("\"ranking\" is true: preference data, which are not supported; expected records with one answer");
     data::DataFile file(path_of(entry));
@@ -27,6 +34,7 @@ class DatasetInfo {
     if (const auto most = entry.get<Index>("num_samples")) {
       if (*most < 1) entry.fail("\"num_samples\" is ", *most, "; expected 1 or more");
       file.max_samples = most;
+      file.exact = true;
     }
     if (const auto split = entry.get<std::string>("split"); split && *split != "train")
       entry.fail("\"split\" is ", std::string_view(*split),
@@ -45,38 +53,26 @@ class DatasetInfo {
       if (names.size() <= 40) list += concat(list.empty() ? "" : ", ", std::string_view(known));
     }
     const std::string_view nearest = nearest_name(name, names);
-    fail<ConfigError>("key ", key, ": given ", std::string_view(given), ", which is no file, and no name in ",
-                      (folder_ / file_name).native(), "; allowed: a path, or one of ", std::string_view(list),
-                      names.size() > 40 ? ", ..." : "", nearest.empty() ? "" : "; nearest: ", nearest);
+    fail<ConfigError>("key ", key, ": given ", std::string_view(given), ", which is no file, and no name in ", path(),
+                      "; allowed: a path, or one of ", std::string_view(list), names.size() > 40 ? ", ..." : "",
+                      nearest.empty() ? "" : "; nearest: ", nearest);
   }
 
  private:
   static constexpr const char* file_name = "dataset_info.json";
 
-  static void expect_known(const io::JsonView& entry) {
-    for (const auto& [field, value] : io::json_fields(entry.json()))
-      for (const std::string_view known :
-           {"file_name", "hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "formatting",
-            "ranking", "num_samples", "split", "subset", "folder", "revision", "columns", "tags", ""}) {
-        if (field == known) break;
-        if (known.empty())
-          entry.fail("the field \"", std::string_view(field),
-                     "\"; expected file_name, formatting, columns, tags, num_samples");
-      }
-  }
-
   std::string path_of(const io::JsonView& entry) const {
     const auto name = entry.get<std::string>("file_name");
     if (name && name->empty()) entry.fail("\"file_name\" is empty");
-    // A hub's data set that was fetched and has its file's name as well.
-    if (name && io::is_there(folder_ / *name)) return (folder_ / *name).native();
+    // A hub's data set that was fetched has its file's name as well.
+    if (name && is_file(folder_ / *name)) return (folder_ / *name).native();
     for (const char* place : {"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"})
       if (const auto hub = entry.get<std::string>(place))
         entry.fail("\"", place, "\" is ", std::string_view(*hub),
-                   ", and nothing is downloaded; expected \"file_name\" with ", "the name of its file in ",
+                   ", and nothing is downloaded; expected \"file_name\" with the name of its file in ",
                    folder_.native());
     if (!name) entry.fail("\"file_name\" is missing");
-    return (folder_ / *name).native();
+    entry.fail("\"file_name\" is ", std::string_view(*name), ", and there is no such file in ", folder_.native());
   }
 
   static void read_columns(const io::JsonView& entry, data::RecordColumns& columns) {
@@ -84,21 +80,16 @@ class DatasetInfo {
     const bool turns = formatting == "sharegpt" || formatting == "openai";
     if (!turns && formatting != "alpaca")
       entry.fail("\"formatting\" is ", std::string_view(formatting), "; expected alpaca, sharegpt or openai");
-    const auto read = [&](const char* field, data::RecordColumns::Names& names) {
-      const auto object = entry.find(field);
-      if (!object) return;
-      if (!object->json().is_object()) object->fail("expected an object");
-      object->for_each_field([&](const std::string& name, const io::JsonView& value) {
-        if (value.json().is_null()) return;
-        for (const std::string_view other : {"images", "videos", "audios"})
-          if (name == other) value.fail("records of text alone are supported; expected none");
-        for (const std::string_view other : {"chosen", "rejected", "kto_tag"})
-          if (name == other) value.fail("preference data, which are not supported; expected records with one answer");
-        names.emplace_back(name, value.as<std::string>());
-      });
-    };
-    read("columns", columns.columns);
-    read("tags", columns.tags);
+    take_names(entry, "columns", columns.columns);
+    take_names(entry, "tags", columns.tags);
+    for (const auto& [name, field] : columns.columns) {
+      for (const std::string_view other : {"images", "videos", "audios"})
+        if (name == other) entry.fail("the column ", other, "; expected none: records of text alone are supported");
+      for (const std::string_view other : {"chosen", "rejected", "kto_tag"})
+        if (name == other)
+          entry.fail("the column ", other,
+                     ": preference data, which are not supported; expected records with one answer");
+    }
     if (const auto wrong = offence(columns)) entry.fail("columns or tags with ", std::string_view(*wrong));
     const auto names = [&](std::string_view column) {
       return std::any_of(columns.columns.begin(), columns.columns.end(),
@@ -127,37 +118,69 @@ LORA_INLINE void keep_most(data::DataFile& file, std::optional<Index> most) {
   if (most) file.max_samples = std::min(*most, file.max_samples.value_or(*most));
 }
 
-/// Finds a file that is given by its name, if there is a list of names; whether it was found there.
-LORA_INLINE bool find_dataset(data::DataFile& file, std::string_view key, const Config& config) {
-  if (io::is_there(file.path)) return false;
-  const std::string given = file.path;
-  std::optional<Index> most;
-  if (const auto part = split_count(given)) {
-    file.path = part->first;
-    most = part->second;
+/// Finds files that are given by names.
+class DatasetFinder {
+ public:
+  explicit DatasetFinder(const io::Path& dataset_dir) : dataset_dir_(dataset_dir) {}
+
+  bool has_used_dataset_dir() const { return used_; }
+
+  /// Replaces a name by its file; whether it was one.
+  bool find(data::DataFile& file, std::string_view key) {
+    const std::string given = file.path;
+    std::string name = given;
+    std::optional<Index> most;
+    if (!is_file(given))
+      if (const auto part = split_count(given)) std::tie(name, most) = *part;
+    if (is_file(name)) {
+      expect_one_meaning(name, key);
+      file.path = name;
+      keep_most(file, most);
+      file.exact = file.exact || most.has_value();
+      return false;
+    }
+    const io::Path path = name;
+    const DatasetInfo* info = info_in(dataset_dir_);
+    if (info != nullptr && info->has(name)) {
+      used_ = true;
+    } else if (path.has_parent_path()) {
+      info = info_in(path.parent_path());
+      name = path.filename().native();
+    }
+    if (info == nullptr || name.empty()) return false;  // a path, then: opening it says what is wrong
+    if (!info->has(name)) info->fail_unknown(key, given, name);
+    data::DataFile found = (*info)[name];
+    keep_most(found, most);
+    found.exact = found.exact || most.has_value();
+    keep_most(found, file.max_samples);
+    found.weight = file.weight;
+    if (!file.name.empty()) found.name = file.name;
+    if (!file.columns.empty()) found.columns = file.columns;
+    file = std::move(found);
+    return true;
   }
-  if (io::is_there(file.path)) {
-    keep_most(file, most);
-    return false;
+
+ private:
+  // Null where there is none. Each is read once, however many names it has.
+  const DatasetInfo* info_in(const io::Path& folder) {
+    if (!DatasetInfo::is_in(folder)) return nullptr;
+    return &read_.try_emplace(folder, folder).first->second;
   }
-  const io::Path path = file.path;
-  const io::Path folder = path.has_parent_path() ? path.parent_path() : io::Path(config.dataset_dir);
-  const std::string name = path.filename().native();
-  if (name.empty() || !DatasetInfo::is_in(folder)) {  // a path, then: opening it says what is wrong
-    file.path = given;
-    return false;
+
+  // A text that can be nothing but a path begins with its folder.
+  void expect_one_meaning(const std::string& name, std::string_view key) {
+    if (name.starts_with('/') || name.starts_with('.')) return;
+    const DatasetInfo* const info = info_in(dataset_dir_);
+    if (info != nullptr && info->has(name))
+      fail<ConfigError>("key ", key, ": given ", std::string_view(name), ", which is a file, and a name in ",
+                        info->path(), "; allowed: ./", std::string_view(name), " for the file, or ",
+                        (dataset_dir_ / name).native(), " for the name");
   }
-  const DatasetInfo info(folder);
-  if (!info.has(name)) info.fail_unknown(key, given, name);
-  data::DataFile found = info[name];
-  keep_most(found, file.max_samples);
-  keep_most(found, most);
-  found.weight = file.weight;
-  if (!file.name.empty()) found.name = file.name;
-  if (!file.columns.empty()) found.columns = file.columns;
-  file = std::move(found);
-  return true;
-}
+
+  io::Path dataset_dir_;
+  std::map<io::Path, DatasetInfo> read_;
+  bool used_ = false;
+};
 
 }  // namespace lora::settings::detail
 
@@ -165,21 +188,20 @@ namespace lora::settings {
 
 LORA_INLINE std::string find_datasets(Config& config, Command command, const data::RecordLists& lists) {
   std::string names;
+  if (config.uses_dataset_dir || !(find_key("dataset")->commands & command)) return names;
+  detail::DatasetFinder finder(config.dataset_dir);
   const auto find = [&](std::vector<data::DataFile>& files, std::string_view key, bool may_have_name) {
-    bool any = false;
     for (data::DataFile& file : files) {
-      const std::string given = file.path;
-      if (lists.contains(given) || !detail::find_dataset(file, key, config)) continue;
+      const std::string given = file.path, name = file.name;
+      if (lists.contains(given) || !finder.find(file, key)) continue;
       names += concat(names.empty() ? "" : ", ", std::string_view(given), " is ", std::string_view(file.path));
-      if (!may_have_name) file.name.clear();
-      any = true;
+      if (!may_have_name) file.name = name;
     }
-    return any;
   };
-  if (!(find_key("dataset")->commands & command)) return names;
-  const bool train = find(config.dataset, "dataset", command != generate_command);
-  const bool eval = find(config.eval_dataset, "eval_dataset", false);
-  if ((train || eval) && config.max_samples && command != generate_command) {
+  find(config.dataset, "dataset", command != generate_command);
+  find(config.eval_dataset, "eval_dataset", false);
+  config.uses_dataset_dir = finder.has_used_dataset_dir();
+  if (!names.empty() && config.max_samples && command != generate_command) {
     for (data::DataFile& file : config.dataset) detail::keep_most(file, config.max_samples);
     for (data::DataFile& file : config.eval_dataset) detail::keep_most(file, config.max_samples);
     names += concat("; max_samples ", *config.max_samples, " is of each file, as in LLaMA-Factory");

@@ -510,4 +510,11 @@ constexpr ForeignKey foreign_keys[] = {
     {"world_size", "not needed: lora launch, mpirun or srun starts the processes"},
 };
 
+/// The key of other trainers that is called so; null: none.
+constexpr const ForeignKey* find_foreign(std::string_view name) {
+  for (const ForeignKey& key : foreign_keys)
+    if (key.name == name) return &key;
+  return nullptr;
+}
+
 }  // namespace lora::settings

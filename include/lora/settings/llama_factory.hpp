@@ -2,37 +2,45 @@
 
 #include <string_view>
 
+#include "lora/settings/keys.hpp"
+
 // Values of LLaMA-Factory's keys that say what is done here anyway, or what a key here says. Any other value is
 // answered as foreign_keys.hpp has it.
 
 namespace lora::settings {
 
-/// A value that such a key may have: of a switch "true" or "false"; empty: any.
+/// A value that such a key may have: of a switch "true" or "false", of a list without values "[]"; empty: any.
 struct ForeignValue {
   std::string_view name;
   std::string_view value = {};
   std::string_view key = {};      ///< that means it here; empty: none is needed
   std::string_view meaning = {};  ///< that key's value
+  bool denies = false;            ///< it may have any other
+  unsigned commands = ~0u;
 };
+
+constexpr unsigned of_training = train_command | plan_command, of_others = ~of_training;
 
 constexpr ForeignValue llama_factory_values[] = {
     // what is computed
     {"stage", "sft"},
     {"stage", "pt"},
     {"do_train", "true"},
+    {"do_train", "false", {}, {}, false, of_others},
     {"do_predict", "false"},
+    {"do_predict", "true", {}, {}, false, of_others},
     {"bf16", "true", "dtype", "bfloat16"},
-    {"bf16", "false"},
+    {"bf16", "false", "dtype", "bfloat16", true},
     {"pure_bf16", "true", "dtype", "bfloat16"},
     {"pure_bf16", "false"},
     {"fp16", "true", "dtype", "float16"},
-    {"fp16", "false"},
+    {"fp16", "false", "dtype", "float16", true},
     {"template", "qwen", "template", "qwen2_5"},
     {"template", "qwen3_nothink", "template", "qwen3_instruct_2507"},
     {"mask_history", "true", "train_on_last_turn_only", "true"},
-    {"mask_history", "false"},
+    {"mask_history", "false", "train_on_last_turn_only", "false"},
     {"disable_shuffling", "true", "shuffle", "false"},
-    {"disable_shuffling", "false"},
+    {"disable_shuffling", "false", "shuffle", "true"},
     {"disable_gradient_checkpointing", "true", "gradient_checkpointing", "false"},
     {"disable_gradient_checkpointing", "false", "gradient_checkpointing", "true"},
     {"optim", "adamw_torch"},
@@ -62,14 +70,19 @@ constexpr ForeignValue llama_factory_values[] = {
     {"ignore_data_skip", "false"},
     {"dataloader_drop_last", "false"},
     {"auto_find_batch_size", "false"},
-    {"predict_with_generate", "false"},
-    {"predict_with_generate", "true", "eval_predict", "true"},
+    {"predict_with_generate", "false", "eval_predict", "false", false, ~eval_command},
+    {"predict_with_generate", "false", "predict", "false", false, eval_command},
+    {"predict_with_generate", "true", "eval_predict", "true", false, ~eval_command},
+    {"predict_with_generate", "true", "predict", "true", false, eval_command},
+    {"resume_from_checkpoint", "false"},
+    {"resume_from_checkpoint", "true", "resume_from_checkpoint", "auto"},
     // when something is written
-    {"save_strategy", "steps"},
+    {"save_strategy", "steps", "save_steps", "0", true},
     {"save_strategy", "no", "save_steps", "0"},
     {"logging_strategy", "steps"},
     {"save_only_model", "false"},
     {"save_safetensors", "true"},
+    {"report_to", "[]"},
     {"report_to", "none"},
     {"report_to", "tensorboard"},
     {"use_swanlab", "false"},
@@ -110,18 +123,21 @@ constexpr ForeignValue llama_factory_values[] = {
 struct ForeignAnswer {
   std::string_view name, value, here;
 };
+constexpr std::string_view no_preferences = "not there: train learns from answers, not from preferences";
 constexpr ForeignAnswer llama_factory_answers[] = {
-    {"stage", "rm", "not there: train learns from answers, not from preferences"},
-    {"stage", "ppo", "not there: train learns from answers, not from preferences"},
-    {"stage", "dpo", "not there: train learns from answers, not from preferences"},
-    {"stage", "kto", "not there: train learns from answers, not from preferences"},
-    {"do_train", "false", "not there: the command is train, and others have commands of their own"},
+    {"stage", "rm", no_preferences},
+    {"stage", "ppo", no_preferences},
+    {"stage", "dpo", no_preferences},
+    {"stage", "kto", no_preferences},
+    {"do_train", "false", "not there: train and plan are of training; eval and generate are commands of their own"},
     {"finetuning_type", "freeze", "finetuning_type full with trainable, such as layers\\.(2[0-9])\\."},
     {"finetuning_type", "oft", "not there: LoRA and rsLoRA"},
     {"save_strategy", "epoch", "save_steps, a number of steps"},
     {"save_strategy", "best", "load_best_model_at_end"},
     {"eval_strategy", "epoch", "eval_steps, a number of steps"},
     {"eval_strategy", "no", "not there: eval_dataset and val_size evaluate, at the end if eval_steps is not given"},
+    {"packing", "false",
+     "not there with stage pt: texts of more than cutoff_len tokens are cut into blocks of so many"},
     {"logging_strategy", "no", "not there: lines of the log are always written"},
     {"logging_strategy", "epoch", "logging_steps, a number of steps"},
 };

@@ -210,7 +210,7 @@ LORA_INLINE void read_settings(Config& config, const io::Json& json, const std::
   if (!json.is_object()) fail<ConfigError>(where, "expected an object of keys, found ", json.type_name());
   std::vector<UnknownKey> unknown;
   for (const auto& [name, value] : io::json_fields(json))
-    if (find_key(name) == nullptr) unknown.push_back({name, io::to_text(value, -1)});
+    if (find_key(name) == nullptr) unknown.push_back({name, io::to_text(without_secrets(value), -1)});
   if (!unknown.empty()) refuse_unknown(where, unknown, ~0u, "--help");
   for (const auto& [name, value] : io::json_fields(json)) set_from_json(config, *find_key(name), value, where);
 }

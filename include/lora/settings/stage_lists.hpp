@@ -21,12 +21,22 @@
 
 namespace lora::settings {
 
+namespace detail {
+
+/// Throws   FormatError naming the first field that is none of these
+void expect_fields(const io::JsonView& object, std::initializer_list<std::string_view> names);
+
+/// Reads {"prompt": "question", …}, but what is null.
+void take_names(const io::JsonView& object, std::string_view field, data::RecordColumns::Names& names);
+
+}  // namespace detail
+
 /// The array of files that JSON has where one of them is an object, or that a text is; nothing for mere paths.
 /// Throws   FormatError for a text that begins as such an array and is none
 std::optional<io::Json> file_objects(const io::Json& json);
 
-/// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100, "columns": {…}, "tags": {…}},
-/// …]. Throws   FormatError naming the file and what is wrong
+/// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100, "columns": {…}}, …].
+/// Throws   FormatError naming the file and what is wrong
 std::vector<data::DataFile> files_from(const io::Json& json);
 
 /// Whether code, too, set only what a file can be given.

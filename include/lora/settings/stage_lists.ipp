@@ -5,7 +5,6 @@
 
 namespace lora::settings::detail {
 
-/// Throws   FormatError naming the first field that is none of these
 LORA_INLINE void expect_fields(const io::JsonView& object, std::initializer_list<std::string_view> names) {
   if (!object.json().is_object()) object.fail("expected an object");
   for (const auto& [field, value] : io::json_fields(object.json())) {
@@ -16,13 +15,13 @@ LORA_INLINE void expect_fields(const io::JsonView& object, std::initializer_list
   }
 }
 
-/// Reads {"prompt": "question", …}.
 LORA_INLINE void take_names(const io::JsonView& object, std::string_view field, data::RecordColumns::Names& names) {
   const auto given = object.find(field);
   if (!given) return;
   if (!given->json().is_object()) object.fail("\"", field, "\" must be an object of names");
-  given->for_each_field(
-      [&](const std::string& name, const io::JsonView& value) { names.emplace_back(name, value.as<std::string>()); });
+  given->for_each_field([&](const std::string& name, const io::JsonView& value) {
+    if (!value.json().is_null()) names.emplace_back(name, value.as<std::string>());
+  });
 }
 
 LORA_INLINE io::Json names_as_json(const data::RecordColumns::Names& names) {

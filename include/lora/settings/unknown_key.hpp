@@ -4,9 +4,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/io/json.hpp"
 #include "lora/settings/keys.hpp"
 
 namespace lora::settings {
@@ -48,6 +50,13 @@ constexpr ForeignCommand foreign_commands[] = {
     {"webchat", "chat, which talks in a terminal, or by pipes with jsonl"},
     {"webui", "not there: the keys of a run stand in a file, for --config"},
 };
+
+/// Whether a name's value is not for every eye, by how it ends: token, key, secret, password or url. No message shows
+/// it.
+bool is_secret(std::string_view name);
+
+/// The same with "..." for such values.
+io::Json without_secrets(io::Json json);
 
 /// An unknown key, with its value as the user wrote it, if any.
 struct UnknownKey {

@@ -61,8 +61,7 @@ LORA_INLINE std::string meant(std::string_view given, unsigned commands) {
         owners += concat(owners.empty() ? "a key of " : ", ", name_of(command));
     return owners;
   }
-  for (const ForeignKey& foreign : foreign_keys)
-    if (foreign.name == name) return concat("here: ", foreign.here);
+  if (const ForeignKey* foreign = find_foreign(name)) return concat("here: ", foreign->here);
   const std::string_view nearest = nearest_key(name, commands);
   return nearest.empty() ? std::string() : concat("nearest: ", nearest);
 }
@@ -71,11 +70,30 @@ LORA_INLINE std::string meant(std::string_view given, unsigned commands) {
 
 namespace lora::settings {
 
+LORA_INLINE bool is_secret(std::string_view name) {
+  std::string small(name);
+  for (char& c : small)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const std::string_view last : {"token", "key", "secret", "password", "url"})
+    if (small.ends_with(last)) return true;
+  return false;
+}
+
+LORA_INLINE io::Json without_secrets(io::Json json) {
+  if (json.is_object()) {
+    for (auto& [name, value] : json.get_ref<io::Json::object_t&>())
+      value = is_secret(name) ? io::Json("...") : without_secrets(std::move(value));
+  } else if (json.is_array()) {
+    for (io::Json& value : json) value = without_secrets(std::move(value));
+  }
+  return json;
+}
+
 LORA_INLINE void refuse_unknown(std::string_view where, std::span<const UnknownKey> unknown, unsigned commands,
                                 std::string_view page) {
   std::string list;
   for (const UnknownKey& key : unknown) {
-    const std::string given = shortened(key.given, 80);
+    const std::string given = is_secret(key.name) ? std::string() : shortened(key.given, 80);
     const std::string hint =
         detail::meant(std::string_view(key.name).substr(key.name.starts_with("--") ? 2 : 0), commands);
     list += concat(list.empty() ? "" : ", ", shortened(key.name, 80));

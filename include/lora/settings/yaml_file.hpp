@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,10 +35,13 @@ class FileError : public ConfigError {
 io::Json json_of(const io::YamlNode& node, const Key& key);
 
 /// Sets the keys of a YAML document; those of all commands are accepted, so that one file can serve several, and of
-/// LLaMA-Factory's those whose value says what is done anyway, or what a key here says.
+/// LLaMA-Factory's those whose value says what `command` does anyway, or what a key here says.
+/// `then` sets what takes precedence over the file, before it is settled what follows from several keys.
 /// Returns  what of LLaMA-Factory's was taken, as a sentence to log; empty if nothing
-/// Throws   FileError naming each key that cannot be honoured, with its line, and why or which key does it
-std::string read_settings(Config& config, const io::YamlNode& document, const std::string& file);
+/// Throws   FileError naming each key that cannot be honoured, with its line, and why or which key does it; what `then`
+///          throws
+std::string read_settings(Config& config, const io::YamlNode& document, const std::string& file,
+                          Command command = train_command, const std::function<void()>& then = {});
 
 }  // namespace lora::settings
 

@@ -27,7 +27,7 @@ LORA_INLINE io::Json scalar_of(const io::YamlNode& node, ValueType type) {
   }
 }
 
-/// What a field of an object takes: of a file of dataset, a stage, a mix.
+/// What a field of a stage takes, or of a file of dataset.
 LORA_INLINE ValueType type_of_field(std::string_view name) {
   if (const Key* key = find_key(name)) return type_of(*key);
   for (const std::string_view text : {"path", "name", "columns", "tags"})
@@ -35,19 +35,27 @@ LORA_INLINE ValueType type_of_field(std::string_view name) {
   return name == "until_step" ? ValueType::integer : ValueType::number;
 }
 
-LORA_INLINE io::Json json_of(const io::YamlNode& node, ValueType type, bool outermost) {
+/// What all fields take of an object in such a field; nothing: each what follows from its name.
+LORA_INLINE std::optional<ValueType> type_of_fields_in(std::string_view name) {
+  if (name == "mix") return ValueType::number;
+  return name == "columns" || name == "tags" ? std::optional(ValueType::text) : std::nullopt;
+}
+
+LORA_INLINE io::Json json_of(const io::YamlNode& node, ValueType type, std::optional<ValueType> of_fields,
+                             bool outermost) {
   if (node.kind == io::YamlNode::Kind::list) {
     io::Json list = io::Json::array();
-    for (const io::YamlNode& value : node.values) list.push_back(json_of(value, type, false));
+    for (const io::YamlNode& value : node.values) list.push_back(json_of(value, type, of_fields, false));
     return list;
   }
   if (node.kind == io::YamlNode::Kind::map) {
     io::Json object = io::Json::object();
     auto& fields = object.get_ref<io::Json::object_t&>();
-    const bool texts = type == ValueType::text && !outermost;  // columns and tags of a file
-    for (std::size_t i = 0; i < node.keys.size(); ++i)
-      fields.emplace_back(node.keys[i].name,
-                          json_of(node.values[i], texts ? type : type_of_field(node.keys[i].name), false));
+    for (std::size_t i = 0; i < node.keys.size(); ++i) {
+      const std::string& name = node.keys[i].name;
+      fields.emplace_back(name, json_of(node.values[i], of_fields ? *of_fields : type_of_field(name),
+                                        of_fields ? std::nullopt : type_of_fields_in(name), false));
+    }
     return object;
   }
   // Of numbers a text may hold several.
@@ -63,45 +71,72 @@ LORA_INLINE std::string given_in(const io::YamlNode& node) {
   for (std::size_t i = 0; i < node.values.size() && text.size() < 200; ++i) {
     if (i > 0) text += ", ";
     if (map) text += node.keys[i].name + ": ";
-    text += given_in(node.values[i]);
+    text += map && is_secret(node.keys[i].name) ? "..." : given_in(node.values[i]);
   }
   return text + (map ? "}" : "]");
+}
+
+/// Whether a value, or one in it, holds an interpolation as OmegaConf has it.
+LORA_INLINE bool interpolates(const io::YamlNode& node) {
+  return node.text.find("${") != node.text.npos || std::any_of(node.values.begin(), node.values.end(), interpolates);
 }
 
 /// The keys of one document, which are set one by one; what cannot be honoured is collected.
 class YamlSettings {
  public:
-  YamlSettings(Config& config, const io::YamlNode& document, const std::string& file)
-      : config_(config), document_(document), file_(file) {}
+  YamlSettings(Config& config, const io::YamlNode& document, const std::string& file, Command command)
+      : config_(config), document_(document), file_(file), command_(command) {}
 
-  std::string apply() {
+  std::string apply(const std::function<void()>& then) {
     if (document_.kind != io::YamlNode::Kind::map)
       fail<ConfigError>(io::place_in(file_, document_.place), ": found ",
-                        document_.kind == io::YamlNode::Kind::list ? "a list" : std::string_view(given_in(document_)),
+                        document_.kind == io::YamlNode::Kind::list     ? "a list"
+                        : document_.kind == io::YamlNode::Kind::scalar ? io::first_word(document_.text)
+                                                                       : given_in(document_),
                         ", expected keys, each with a colon and its value");
     // Keys that are those here come first: others may say the same of one, and nothing else.
-    for (const bool own : {true, false})
-      for (std::size_t i = 0; i < document_.keys.size(); ++i) {
-        const io::YamlKey& key = document_.keys[i];
-        if ((find_key(key.name) != nullptr) != own) continue;
-        try {
-          if (own)
-            set_own(key, document_.values[i]);
-          else
-            take_foreign(key, document_.values[i]);
-        } catch (const ConfigError& error) {
-          reasons_.push_back({key.place.line, error.what()});
-        }
-      }
+    take(Kind::own);
+    take(Kind::foreign);
+    try {
+      if (then) then();
+    } catch (const ConfigError&) {
+      if (reasons_.empty()) throw;
+      refuse();
+    }
+    take(Kind::waiting);
     if (!reasons_.empty()) refuse();
     return note();
   }
 
  private:
+  enum class Kind { own, foreign, waiting };  // for what other keys say
+
   struct Reason {
     Index line;
     std::string text;
   };
+
+  Kind kind_of(std::string_view name) const {
+    if (find_key(name) != nullptr) return Kind::own;
+    return name == "packing" || says_when_to_evaluate(name) ? Kind::waiting : Kind::foreign;
+  }
+
+  void take(Kind kind) {
+    for (std::size_t i = 0; i < document_.keys.size(); ++i) {
+      const io::YamlKey& key = document_.keys[i];
+      const io::YamlNode& value = document_.values[i];
+      if (kind_of(key.name) != kind) continue;
+      try {
+        if (interpolates(value)) answer_with(key, value, "expected the value itself: interpolations are not read");
+        if (kind == Kind::own)
+          set_own(key, value);
+        else
+          take_foreign(key, value);
+      } catch (const ConfigError& error) {
+        reasons_.push_back({key.place.line, error.what()});
+      }
+    }
+  }
 
   std::string place_of(const io::YamlKey& key) const {
     return concat(std::string_view(file_), ":", key.place.line, ": ");
@@ -124,34 +159,50 @@ class YamlSettings {
 
   void set_own(const io::YamlKey& name, const io::YamlNode& node) {
     const Key& key = *find_key(name.name);
+    if (is_idle(name, node)) return idle_.push_back(name.name);
     if (const ForeignAnswer* answer = answer_to(name, node)) answer_with(name, node, concat("here: ", answer->here));
     if (const ForeignValue* other = meaning_of(name, node)) return mean(name, node, *other);
-    set_from_json(config_, key, settings::json_of(node, key), place_of(name), given_in(node));
-    if (node.kind != io::YamlNode::Kind::null) given_.push_back(key.name);
+    const bool word = type_of(key) == ValueType::flag && node.kind == io::YamlNode::Kind::scalar && !node.plain;
+    set_from_json(config_, key, settings::json_of(node, key), place_of(name),
+                  word ? concat("\"", std::string_view(node.text), "\" in quotes") : given_in(node));
+    if (node.kind == io::YamlNode::Kind::null) return;
+    own_.push_back(key.name);
+    given_.push_back(key.name);
   }
 
   void take_foreign(const io::YamlKey& name, const io::YamlNode& node) {
-    if (node.kind == io::YamlNode::Kind::null) return;  // not given, as of every key
-    if (follows_from_others(name.name, word_of(node)) || is_idle(name, node)) return idle_.push_back(name.name);
+    const bool known = find_foreign(name.name) != nullptr;
+    if (known && node.kind == io::YamlNode::Kind::null) return;  // not given, as of every key
+    const bool cuts = name.name == "packing" && config_.stage == "pt";
+    if (follows_from_others(name.name, word_of(node)) || (is_idle(name, node) && !cuts)) {
+      if (name.name == "stage") {
+        config_.stage = node.text;
+        config_.stage_place = place_of(name);
+      }
+      return idle_.push_back(name.name);
+    }
     if (const ForeignValue* other = meaning_of(name, node)) return mean(name, node, *other);
     if (const ForeignAnswer* answer = answer_to(name, node)) answer_with(name, node, concat("here: ", answer->here));
     answer_with(name, node, meant(name.name, ~0u));
   }
 
-  // Of a list, each of its values.
-  static bool is_idle(const io::YamlKey& name, const io::YamlNode& node) {
-    if (node.kind == io::YamlNode::Kind::list)
-      return !node.values.empty() && std::all_of(node.values.begin(), node.values.end(),
-                                                 [&](const io::YamlNode& value) { return is_idle(name, value); });
-    return node.kind == io::YamlNode::Kind::scalar &&
-           std::any_of(
-               std::begin(llama_factory_values), std::end(llama_factory_values), [&](const ForeignValue& other) {
-                 return other.name == name.name && other.key.empty() && (other.value.empty() || is(node, other.value));
-               });
-  }
-  static const ForeignValue* meaning_of(const io::YamlKey& name, const io::YamlNode& node) {
+  // Of a list, each of its values, where none of them is a value as well.
+  bool is_idle(const io::YamlKey& name, const io::YamlNode& node) const {
+    if (node.kind == io::YamlNode::Kind::list && !node.values.empty())
+      return is_idle(name, {.kind = io::YamlNode::Kind::list}) &&
+             std::all_of(node.values.begin(), node.values.end(),
+                         [&](const io::YamlNode& value) { return is_idle(name, value); });
+    const bool any = node.kind == io::YamlNode::Kind::scalar;
     for (const ForeignValue& other : llama_factory_values)
-      if (other.name == name.name && !other.key.empty() && is(node, other.value)) return &other;
+      if (other.name == name.name && (other.commands & command_) && other.key.empty() &&
+          (other.value.empty() ? any : is(node, other.value)))
+        return true;
+    return false;
+  }
+  const ForeignValue* meaning_of(const io::YamlKey& name, const io::YamlNode& node) const {
+    for (const ForeignValue& other : llama_factory_values)
+      if (other.name == name.name && (other.commands & command_) && !other.key.empty() && is(node, other.value))
+        return &other;
     return nullptr;
   }
   static const ForeignAnswer* answer_to(const io::YamlKey& name, const io::YamlNode& node) {
@@ -162,16 +213,21 @@ class YamlSettings {
   // "no" is false unless it stands in quotes.
   static bool is(const io::YamlNode& node, std::string_view value) {
     const std::string word = word_of(node);
-    return node.kind == io::YamlNode::Kind::scalar && (word == value || (value == "no" && word == "false"));
+    return word == value || (value == "no" && word == "false");
   }
 
-  // Whether a value is that of evaluations which follow from other keys.
+  static bool says_when_to_evaluate(std::string_view name) {
+    return name == "eval_strategy" || name == "evaluation_strategy" || name == "do_eval";
+  }
+
+  // Whether a value is that of evaluations which follow from other keys, of the command line as well.
   bool follows_from_others(std::string_view name, std::string_view value) const {
-    if (name == "eval_strategy" || name == "evaluation_strategy") {
-      if (value == "steps") return gives("eval_steps");
-      return (value == "no" || value == "false") && !config_.evaluates();
-    }
-    return name == "do_eval" && value == (config_.evaluates() ? "true" : "false");
+    if (!says_when_to_evaluate(name)) return false;
+    const bool trains = (command_ & of_training) != 0;
+    const bool never = value == "no" || value == "false";
+    if (name != "do_eval" && value == "steps") return config_.eval_steps || !trains;
+    return (never && (!config_.evaluates() || !trains)) ||
+           (name == "do_eval" && value == "true" && (config_.evaluates() || !trains));
   }
 
   // Sets the key that another one's value means.
@@ -182,17 +238,22 @@ class YamlSettings {
                   scalar_of({.kind = io::YamlNode::Kind::scalar, .text = std::string(other.meaning)}, type_of(key)),
                   place_of(name));
     const io::Json has = value_of(config_, key), says = value_of(told, key);
-    if (gives(key.name) && io::to_text(has, -1) != io::to_text(says, -1))
+    const bool same = io::to_text(has, -1) == io::to_text(says, -1);
+    if (other.denies ? same && is_in(own_, key.name) : !same && is_in(given_, key.name))
       fail<ConfigError>(place_of(name), "key ", std::string_view(name.name), ": given ",
-                        std::string_view(given_in(node)), ", which is ", key.name, " ", other.meaning,
-                        " here, but the file has ", key.name, " ", std::string_view(io::shown(has)));
-    std::visit([&](auto member) { config_.*member = told.*member; }, key.member);
+                        std::string_view(given_in(node)), ", which is ", other.denies ? "not " : "", key.name, " ",
+                        other.meaning, " here, but the file has ", key.name, " ", std::string_view(io::shown(has)));
+    if (other.denies) return idle_.push_back(name.name);
     given_.push_back(key.name);
+    if (same) return idle_.push_back(name.name);
+    std::visit([&](auto member) { config_.*member = told.*member; }, key.member);
     meant_.push_back(concat(std::string_view(name.name), " ", std::string_view(given_in(node)), " is ", other.key, " ",
                             other.meaning));
   }
 
-  bool gives(std::string_view key) const { return std::find(given_.begin(), given_.end(), key) != given_.end(); }
+  static bool is_in(const std::vector<std::string_view>& names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
 
   [[noreturn]] void answer_with(const io::YamlKey& name, const io::YamlNode& node, std::string_view hint) const {
     const std::string given =
@@ -202,21 +263,18 @@ class YamlSettings {
                       std::string_view(given), given.empty() || hint.empty() ? "" : "; ", hint);
   }
 
-  // Of which a value is not to be seen in a log.
-  static bool is_secret(std::string_view name) {
-    return name.ends_with("_token") || name.ends_with("_key") || name.ends_with("_secret") || name.ends_with("_url");
-  }
-
-  // A switch's value as true or false, any other as it stands there; of a list or map nothing.
+  // A switch's value as true or false, that of a list without values as [], any other as it stands there; of other
+  // lists and maps nothing.
   static std::string word_of(const io::YamlNode& node) {
     if (const auto flag = io::yaml_flag(node)) return *flag ? "true" : "false";
-    return node.text;
+    return node.kind == io::YamlNode::Kind::list && node.values.empty() ? "[]" : node.text;
   }
 
   Config& config_;
   const io::YamlNode& document_;
   const std::string& file_;
-  std::vector<std::string_view> given_{};  // keys that the file sets
+  const Command command_;
+  std::vector<std::string_view> own_{}, given_{};  // keys that the file sets: by their names, and in any way
   std::vector<std::string> idle_{}, meant_{};
   std::vector<Reason> reasons_{};
 };
@@ -226,11 +284,12 @@ class YamlSettings {
 namespace lora::settings {
 
 LORA_INLINE io::Json json_of(const io::YamlNode& node, const Key& key) {
-  return detail::json_of(node, type_of(key), true);
+  return detail::json_of(node, type_of(key), std::nullopt, true);
 }
 
-LORA_INLINE std::string read_settings(Config& config, const io::YamlNode& document, const std::string& file) {
-  return detail::YamlSettings(config, document, file).apply();
+LORA_INLINE std::string read_settings(Config& config, const io::YamlNode& document, const std::string& file,
+                                      Command command, const std::function<void()>& then) {
+  return detail::YamlSettings(config, document, file, command).apply(then);
 }
 
 }  // namespace lora::settings
