@@ -14,11 +14,12 @@ inline bool is_file(const io::Path& path) {
 class DatasetInfo {
  public:
   /// Throws   IoError, FormatError
-  explicit DatasetInfo(const io::Path& folder) : folder_(folder), file_(folder / file_name) {}
+  explicit DatasetInfo(const io::Path& folder) : folder_(folder), file_(path_in(folder)) {}
 
-  static bool is_in(const io::Path& folder) { return io::is_there(folder / file_name); }
+  static io::Path path_in(const io::Path& folder) { return folder / "dataset_info.json"; }
+  static bool is_in(const io::Path& folder) { return io::is_there(path_in(folder)); }
 
-  std::string path() const { return (folder_ / file_name).native(); }
+  std::string path() const { return path_in(folder_).native(); }
   bool has(std::string_view name) const { return file_->has(name); }
 
   /// The file of a name that there is.
@@ -59,8 +60,6 @@ class DatasetInfo {
   }
 
  private:
-  static constexpr const char* file_name = "dataset_info.json";
-
   std::string path_of(const io::JsonView& entry) const {
     const auto name = entry.get<std::string>("file_name");
     if (name && name->empty()) entry.fail("\"file_name\" is empty");
@@ -147,7 +146,10 @@ class DatasetFinder {
       info = info_in(path.parent_path());
       name = path.filename().native();
     }
-    if (info == nullptr || name.empty()) return false;  // a path, then: opening it says what is wrong
+    if (info == nullptr || name.empty()) {
+      expect_path(given, key);
+      return false;
+    }
     if (!info->has(name)) info->fail_unknown(key, given, name);
     data::DataFile found = (*info)[name];
     keep_most(found, most);
@@ -165,6 +167,14 @@ class DatasetFinder {
   const DatasetInfo* info_in(const io::Path& folder) {
     if (!DatasetInfo::is_in(folder)) return nullptr;
     return &read_.try_emplace(folder, folder).first->second;
+  }
+
+  // What is wrong with a path is said by what opens it; a word alone may have been meant as a name.
+  void expect_path(const io::Path& given, std::string_view key) const {
+    if (given.has_parent_path() || given.has_extension() || io::is_there(given)) return;
+    fail<ConfigError>("key ", key, ": given ", given.native(), ", which is no file, and there is no ",
+                      DatasetInfo::path_in(dataset_dir_).native(),
+                      " in which it could be a name; allowed: a path, or names with dataset_dir");
   }
 
   // A text that can be nothing but a path begins with its folder.

@@ -116,6 +116,12 @@ class YamlSettings {
     std::string text;
   };
 
+  // A key that another one's value set, to this value; and what the log says of it.
+  struct Meant {
+    const Key* key;
+    std::string value, words;
+  };
+
   Kind kind_of(std::string_view name) const {
     if (find_key(name) != nullptr) return Kind::own;
     return name == "packing" || says_when_to_evaluate(name) ? Kind::waiting : Kind::foreign;
@@ -153,7 +159,9 @@ class YamlSettings {
   std::string note() const {
     std::string text;
     for (const std::string& name : idle_) text += (text.empty() ? "nothing to do for " : ", ") + name;
-    for (const std::string& words : meant_) text += (text.empty() ? "" : "; ") + words;
+    for (const auto& [key, value, words] : meant_)
+      if (io::to_text(value_of(config_, *key), -1) == value)
+        text += (text.empty() ? "" : "; ") + words;  // else the command line says another
     return text.empty() ? text : printable(concat(std::string_view(file_), ": ", std::string_view(text)));
   }
 
@@ -247,8 +255,9 @@ class YamlSettings {
     given_.push_back(key.name);
     if (same) return idle_.push_back(name.name);
     std::visit([&](auto member) { config_.*member = told.*member; }, key.member);
-    meant_.push_back(concat(std::string_view(name.name), " ", std::string_view(given_in(node)), " is ", other.key, " ",
-                            other.meaning));
+    meant_.push_back({&key, io::to_text(says, -1),
+                      concat(std::string_view(name.name), " ", std::string_view(given_in(node)), " is ", other.key, " ",
+                             other.meaning)});
   }
 
   static bool is_in(const std::vector<std::string_view>& names, std::string_view name) {
@@ -275,7 +284,8 @@ class YamlSettings {
   const std::string& file_;
   const Command command_;
   std::vector<std::string_view> own_{}, given_{};  // keys that the file sets: by their names, and in any way
-  std::vector<std::string> idle_{}, meant_{};
+  std::vector<std::string> idle_{};
+  std::vector<Meant> meant_{};
   std::vector<Reason> reasons_{};
 };
 
