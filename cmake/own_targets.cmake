@@ -8,8 +8,7 @@ endif()
 find_program(LORA_CCACHE ccache)
 mark_as_advanced(LORA_CCACHE)
 if(LORA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # What is parsed once (tests/CMakeLists.txt) is known to it by its contents, not by macros and times.
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${LORA_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${LORA_CCACHE}")
 endif()
 
 set(CMAKE_CXX_EXTENSIONS OFF)

@@ -137,7 +137,8 @@ void read_config_file(Config& config, const std::string& path, Command command, 
   if (unknown.empty()) {
     const std::string& word = words.front();
     const std::string name = name_in(word);
-    if (name.size() < word.size() && find_key(name) != nullptr)
+    const Key* const key = find_key(name);
+    if (name.size() < word.size() && key != nullptr && (key->commands & command))
       fail<ConfigError>("given '", word, "', allowed: --", std::string_view(name), " ",
                         std::string_view(word).substr(name.size() + 1));
     fail<ConfigError>("given '", is_secret(name) && name.size() < word.size() ? name + "=..." : word,

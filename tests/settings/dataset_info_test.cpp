@@ -149,9 +149,9 @@ TEST_CASE("data sets: a name with a folder is that of its own dataset_info.json"
   CHECK_FALSE(find_datasets(config, train_command).empty());
   CHECK(config.dataset[0].path == folder.path("i.json"));
   config = {};
-  config.dataset = {"identity.json", "/no/such/folder/identity"};  // without such a file, a path that opens nothing
+  config.dataset = {"identity", "/no/such/folder/identity"};  // without such a file, a path that opens nothing
   CHECK(find_datasets(config, train_command).empty());
-  CHECK(config.dataset[0].path == "identity.json");
+  CHECK(config.dataset[0].path == "identity");
   CHECK(config.dataset[1].path == "/no/such/folder/identity");
   config = {};
   config.dataset = {folder.path("identity")};
@@ -277,23 +277,6 @@ TEST_CASE("data sets: a file's columns and tags stand in its object, and are che
   CHECK_THROWS_AS(check(config, *find_key("dataset")), ConfigError);
   CHECK(test::holds(test::message_of<ConfigError>([&] { set_from_text(config, *find_key("dataset_dir"), "ONLINE"); }),
                     "key dataset_dir: given ONLINE, allowed: a folder: nothing is downloaded"));
-}
-
-TEST_CASE("data sets: a word that is no file is told where its name was looked for; what opens a path says the rest") {
-  const Folder folder;
-  const auto said = [&](const std::string& dataset, const std::string& dataset_dir) {
-    Config config = folder.with({dataset});
-    config.dataset_dir = dataset_dir;
-    return test::message_of<ConfigError>([&] { (void)find_datasets(config, train_command); });
-  };
-  const std::string none = folder.path("none");
-  CHECK(said("identity", none) ==
-        concat("key dataset: given identity, which is no file, and there is no ", std::string_view(none),
-               "/dataset_info.json in which it could be a name; allowed: a path, or names with dataset_dir"));
-  Config config = folder.with({"none.jsonl", "none/", folder.path("i.json")});
-  config.dataset_dir = none;
-  CHECK(find_datasets(config, train_command).empty());
-  CHECK(config.dataset[0].path == "none.jsonl");
 }
 
 }  // namespace dataset_info_test

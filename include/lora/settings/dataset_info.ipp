@@ -146,14 +146,11 @@ class DatasetFinder {
       info = info_in(path.parent_path());
       name = path.filename().native();
     }
-    if (info == nullptr || name.empty()) {
-      expect_path(given, key);
-      return false;
-    }
+    if (info == nullptr || name.empty()) return false;  // a path, then: opening it says what is wrong
     if (!info->has(name)) info->fail_unknown(key, given, name);
     data::DataFile found = (*info)[name];
     keep_most(found, most);
-    found.exact = found.exact || most.has_value();
+    found.exact = found.exact || file.exact || most.has_value();
     keep_most(found, file.max_samples);
     found.weight = file.weight;
     if (!file.name.empty()) found.name = file.name;
@@ -169,17 +166,10 @@ class DatasetFinder {
     return &read_.try_emplace(folder, folder).first->second;
   }
 
-  // What is wrong with a path is said by what opens it; a word alone may have been meant as a name.
-  void expect_path(const io::Path& given, std::string_view key) const {
-    if (given.has_parent_path() || given.has_extension() || io::is_there(given)) return;
-    fail<ConfigError>("key ", key, ": given ", given.native(), ", which is no file, and there is no ",
-                      DatasetInfo::path_in(dataset_dir_).native(),
-                      " in which it could be a name; allowed: a path, or names with dataset_dir");
-  }
-
-  // A text that can be nothing but a path begins with its folder.
+  // A text that can be nothing but a path begins with its folder; names have no ending, and what a dataset_info.json is
+  // worth is no matter of files that have one.
   void expect_one_meaning(const std::string& name, std::string_view key) {
-    if (name.starts_with('/') || name.starts_with('.')) return;
+    if (name.starts_with('/') || name.starts_with('.') || io::Path(name).has_extension()) return;
     const DatasetInfo* const info = info_in(dataset_dir_);
     if (info != nullptr && info->has(name))
       fail<ConfigError>("key ", key, ": given ", std::string_view(name), ", which is a file, and a name in ",
