@@ -14,6 +14,7 @@
 #include "lora/io/json.hpp"
 #include "lora/io/yaml.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/llama_factory.hpp"
 #include "lora/settings/settings.hpp"
