@@ -102,12 +102,16 @@ std::string take_config_word(std::vector<std::string>& unused, const std::vector
   return word;
 }
 
+/// Logs what settings were taken for, if anything: of a host's processes the first does.
+void tell(const std::string& note) {
+  if (const auto local = local_rank(); !note.empty() && (!local || local->number == 0)) log::info(note);
+}
+
 /// Reads a file of keys, and what takes precedence over it.
 void read_config_file(Config& config, const std::string& path, Command command, const std::function<void()>& then) {
   try {
     if (is_yaml(path)) {
-      const std::string note = read_settings(config, io::read_yaml(path), path, command, then);
-      if (const auto local = local_rank(); !note.empty() && (!local || local->number == 0)) log::info(note);
+      tell(read_settings(config, io::read_yaml(path), path, command, then));
     } else {
       read_settings(config, io::read_json(path, true), path);
       then();
@@ -309,8 +313,7 @@ Request read_command_line(int argc, const char* const* argv) {
   }
   if (request.command == train_command) request.config.ranks = launched().processes;
   if (request.command == plan_command) request.config.ranks = request.config.devices * request.config.nodes;
-  const std::string found = find_datasets(request.config, request.command);
-  if (const auto local = local_rank(); !found.empty() && (!local || local->number == 0)) log::info(found);
+  tell(find_datasets(request.config, request.command));
   apply_deepspeed(request.config, request.command);
   validate(request.config, request.command);
   return request;

@@ -236,8 +236,10 @@ TEST_CASE("data sets: what is at a hub, of preferences or of media is refused wi
   for (const char* part : {"subset", "folder", "revision"})
     CHECK(test::holds(Folder::of(concat(R"({"file_name": "i.json", ")", part, R"(": "a"})")),
                       concat("x: \"", part, "\" is of a data set of a hub")));
-  CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "colums": {}})"),
-                    "x: the field \"colums\"; expected file_name, formatting, columns, tags, num_samples, "));
+  CHECK(test::holds(
+      Folder::of(R"({"file_name": "i.json", "colums": {}})"),
+      "x: the field \"colums\"; expected file_name, formatting, columns, tags, num_samples, ranking, split, "
+      "hf_hub_url, ms_hub_url, om_hub_url, script_url, cloud_file_name"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "formatting": "chatml"})"),
                     "x: \"formatting\" is chatml; expected alpaca, sharegpt or openai"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": []})"),

@@ -26,8 +26,10 @@ class DatasetInfo {
   data::DataFile operator[](const std::string& name) const {
     const io::JsonView entry = *file_->find(name);
     if (!entry.json().is_object()) entry.fail("expected an object");
+    for (const char* part : {"subset", "folder", "revision"})
+      if (entry.has(part)) entry.fail("\"", part, "\" is of a data set of a hub; expected a file without it");
     expect_fields(entry, {"file_name", "formatting", "columns", "tags", "num_samples", "ranking", "split", "hf_hub_url",
-                          "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name", "subset", "folder", "revision"});
+                          "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"});
     if (entry.get<bool>("ranking").value_or(false))
       entry.fail("\"ranking\" is true: preference data, which are not supported; expected records with one answer");
     data::DataFile file(path_of(entry));
@@ -40,8 +42,6 @@ class DatasetInfo {
     if (const auto split = entry.get<std::string>("split"); split && *split != "train")
       entry.fail("\"split\" is ", std::string_view(*split),
                  ", of a data set of a hub; expected \"train\", which a file is");
-    for (const char* part : {"subset", "folder", "revision"})
-      if (entry.has(part)) entry.fail("\"", part, "\" is of a data set of a hub; expected a file without it");
     read_columns(entry, file.columns);
     return file;
   }
