@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "lora/cpu/kernels.hpp"
@@ -110,6 +112,34 @@ TEST_CASE("row_product: a row's bits do not depend on the rows beside it") {
       CHECK(std::equal(alone.begin(), alone.end(), all.begin() + r * out));
     }
   }
+}
+
+TEST_CASE("row_product: several weights of one x, however each is stored, give what each gives alone") {
+  constexpr Index cols = 256, rows = 3;
+  const auto x = random_values<float>(rows * cols, 10, -2, 2);
+  const auto make = [](DType dtype, Index out) { return random_matrix(dtype, out * cols); };
+  const Stored stored[] = {make(DType::q4_k, 9), make(DType::q6_k, 1), make(DType::bf16, 6), make(DType::f32, 33)};
+  const DType dtypes[] = {DType::q4_k, DType::q6_k, DType::bf16, DType::f32};
+  constexpr Index outs[] = {9, 1, 6, 33};
+  for (int threads = 1; threads <= 3; ++threads)
+    for (const bool accumulate : {false, true}) {
+      Cpu dev(threads);
+      std::vector<std::vector<float>> products, alone;
+      std::vector<cpu::detail::RowTerm> terms;
+      for (std::size_t i = 0; i < std::size(outs); ++i) {
+        const StoredView<Cpu> w(stored[i].bytes.data(), dtypes[i], outs[i], cols);
+        std::vector<float> before;
+        if (accumulate) before.assign(static_cast<std::size_t>(rows * outs[i]), 0.25f);
+        alone.push_back(product(dev, x, rows, w, before));
+        before.resize(static_cast<std::size_t>(rows * outs[i]), std::nanf(""));
+        products.push_back(std::move(before));
+      }
+      for (std::size_t i = 0; i < std::size(outs); ++i)
+        terms.push_back(
+            {StoredView<Cpu>(stored[i].bytes.data(), dtypes[i], outs[i], cols), {products[i].data(), rows, outs[i]}});
+      kernel::row_products<Cpu, float>(dev, {x.data(), rows, cols}, terms, accumulate);
+      CHECK(products == alone);
+    }
 }
 
 TEST_CASE("row_product: it adds where it is told to, and rounds x of bfloat16 and float16 no further") {

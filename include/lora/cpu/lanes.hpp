@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "lora/cpu/eigen.hpp"
+
 /// Vectors of float as the compiler has them, so that one text serves AVX2, AVX-512 and NEON. They are passed by
 /// reference, and no function that takes one is called from another source, whose instructions might pass it otherwise;
 /// of that compilers warn (psabi).
@@ -38,6 +40,18 @@ template <class Vector>
 template <class Vector>
 [[gnu::always_inline]] inline void store_floats(const Vector& from, float* to) {
   std::memcpy(to, &from, sizeof from);
+}
+
+/// sum += x y, rounded once where processors have an instruction for it. Compilers make one sum of a product and the
+/// next one so and another not, as registers come, and results would depend on what is computed beside them.
+[[gnu::always_inline]] inline void add_product(const Floats8& x, const Floats8& y, Floats8& sum) {
+#if defined(__FMA__)
+  sum = _mm256_fmadd_ps(x, y, sum);
+#elif defined(__ARM_FEATURE_FMA)
+  for (int i = 0; i < 8; ++i) sum[i] = __builtin_fmaf(x[i], y[i], sum[i]);
+#else
+  sum += x * y;
+#endif
 }
 
 /// The sum of all lanes, by halves.

@@ -8,9 +8,11 @@
 
 namespace lora::cpu::detail {
 
-/// kernel::row_product of rows in float.
-void row_product(Device& dev, View<Device, const float> x, const StoredView<Device>& w, View<Device, float> y,
-                 bool accumulate);
+using RowTerm = kernel::RowProductTerm<Device, float>;
+using RowTerms = kernel::RowProductTerms<Device, float>;
+
+/// kernel::row_products of rows in float.
+void row_products(Device& dev, View<Device, const float> x, RowTerms terms, bool accumulate);
 
 }  // namespace lora::cpu::detail
 
@@ -21,16 +23,15 @@ template <>
 struct RowProduct<cpu::Device> {
   template <class T>
     requires std::same_as<Accum<T>, float>
-  static void run(cpu::Device& dev, View<cpu::Device, const T> x, const StoredView<cpu::Device>& w,
-                  View<cpu::Device, float> y, bool accumulate) {
+  static void run(cpu::Device& dev, View<cpu::Device, const T> x, cpu::detail::RowTerms terms, bool accumulate) {
     if constexpr (std::same_as<T, float>) {
-      cpu::detail::row_product(dev, x, w, y, accumulate);
+      cpu::detail::row_products(dev, x, terms, accumulate);
     } else {
       const Arena::Scope scope(dev.arena());
       const View<cpu::Device, float> wide = scratch<float>(dev, x.rows(), x.cols());
       for (Index r = 0; r < x.rows(); ++r)
         for (Index j = 0; j < x.cols(); ++j) wide.row(r)[j] = static_cast<float>(x.row(r)[j]);
-      cpu::detail::row_product(dev, wide, w, y, accumulate);
+      cpu::detail::row_products(dev, wide, terms, accumulate);
     }
   }
 };

@@ -18,10 +18,10 @@
 #pragma GCC diagnostic ignored "-Wpsabi"  // see lanes.hpp
 namespace lora::cpu::detail {
 
-/// 32 stored numbers as two vectors of float. `place(i)`: where value i of the 32 comes to lie.
+/// 32 stored numbers as two vectors of float. `in_pairs`: those of even places, then those of odd ones.
 template <class Stored>
 struct FloatBlock {
-  static constexpr Index place(Index i) { return i; }
+  static constexpr bool in_pairs = false;
   static void load(const std::byte* from, Floats16& first, Floats16& second) {
     if constexpr (std::same_as<Stored, float>) {
       std::memcpy(&first, from, sizeof first);
@@ -44,7 +44,7 @@ struct FloatBlock {
 /// Pairs of bfloat16 in words: the second of each is a float but for bits below it, the first is one once shifted.
 template <>
 struct FloatBlock<bf16> {
-  static constexpr Index place(Index i) { return i % 2 * 16 + i / 2; }
+  static constexpr bool in_pairs = true;
   static void load(const std::byte* from, Floats16& first, Floats16& second) {
     using Words16 = std::uint32_t __attribute__((vector_size(64)));
     Words16 pairs;
@@ -54,147 +54,227 @@ struct FloatBlock<bf16> {
   }
 };
 
-/// How far ahead of its use a weight is asked for, in bytes: rows are short, and processors don't see one coming.
-inline constexpr std::ptrdiff_t weight_ahead = 8192;
-
-/// Calls tile(i, count, r, sums) with `rows` as its argument, for `together` rows of w and up to `most` of x at a time,
-/// so that what is read serves several sums and no sum waits for the one before it; and stores sums[w][x] in y. Threads
-/// have rows of w of their own.
-template <int together, int most, class Tile>
-void for_row_tiles(Device& dev, View<Device, float> y, Index cols, bool accumulate, const Tile& tile) {
-  const Index groups = (y.cols() + together - 1) / together;
-  const auto part = [&]<int rows>(Index i, Index r) {
-    const int count = static_cast<int>(std::min<Index>(together, y.cols() - i));
-    float sums[std::size_t{together}][std::size_t{rows}];
-    tile.template operator()<rows>(i, count, r, sums);
-    for (int x = 0; x < rows; ++x)
-      for (int w = 0; w < count; ++w) y.row(r + x)[i + w] = (accumulate ? y.row(r + x)[i + w] : 0) + sums[w][x];
-  };
-  dev.parallel_for(groups, 16384 / (cols * y.rows() * together + 1) + 1, [&](Index begin, Index end) {
-    for (Index i = begin * together; i < std::min(end * together, y.cols()); i += together) {
-      Index r = 0;
-      for (; r + most <= y.rows(); r += most) part.template operator()<most>(i, r);
-      if constexpr (most > 4)
-        if (r + 4 <= y.rows()) part.template operator()<4>(i, std::exchange(r, r + 4));
-      if (r + 2 <= y.rows()) part.template operator()<2>(i, std::exchange(r, r + 2));
-      if (r < y.rows()) part.template operator()<1>(i, r);
+/// Rows of x as weights of the terms are multiplied with them: each form is made once, if one of the weights takes it.
+class RowForms {
+ public:
+  /// In scratch of the enclosing scope.
+  /// Throws   FormatError for a weight of integers without a scale
+  RowForms(Device& dev, View<Device, const float> x, RowTerms terms) {
+    for (const RowTerm& term : terms) {
+      switch (term.w.dtype()) {
+        case DType::f32:
+        case DType::f16:
+        case DType::f64:
+          if (floats_.empty()) floats_ = widen(dev, x, false);
+          break;
+        case DType::bf16:
+          if (pairs_.empty()) pairs_ = widen(dev, x, true);
+          break;
+        default:
+          if (block_elements(term.w.dtype()) == 1)
+            fail<FormatError>("[cpu] a weight stored as ", name_of(term.w.dtype()), " can't be read as numbers");
+          if (quanta_.empty()) round(dev, x);
+      }
     }
-  });
-}
-
-/// Weights stored as floating point numbers: products in float.
-template <class Stored>
-void float_rows(Device& dev, View<Device, const float> x, const StoredView<Device>& w, View<Device, float> y,
-                bool accumulate) {
-  using Block = FloatBlock<Stored>;
-  constexpr int together = 2;
-  constexpr Index bytes = 32 * static_cast<Index>(sizeof(Stored));
-  const Index cols = w.cols(), blocks = cols / 32, rest = cols % 32;
-  const Arena::Scope scope(dev.arena());
-  const View<Device, float> wide = scratch<float>(dev, x.rows(), (blocks + 1) * 32);
-  for (Index r = 0; r < x.rows(); ++r) {
-    std::fill_n(wide.row(r) + blocks * 32, 32, 0.0f);
-    for (Index j = 0; j < cols; ++j) wide.row(r)[j / 32 * 32 + Block::place(j % 32)] = x.row(r)[j];
   }
-  for_row_tiles<together, 8>(
-      dev, y, cols, accumulate, [&]<int rows>(Index i, int count, Index r, float(*sums)[std::size_t{rows}]) {
-        Floats16 totals[std::size_t{together}][std::size_t{rows}] = {};
-        const auto add = [&](const std::byte* const* from, Index j) __attribute__((flatten)) {
-          Floats16 first[std::size_t{rows}], second[std::size_t{rows}];
-          unrolled<rows>([&](auto s) {
-            load_floats(wide.row(r + s) + j, first[s]);
-            load_floats(wide.row(r + s) + j + 16, second[s]);
-          });
-          unrolled<together>([&](auto k) {
-            Floats16 low, high;
-            Block::load(from[k], low, high);
-            unrolled<rows>([&](auto s) { totals[k][s] += low * first[s]; });
-            unrolled<rows>([&](auto s) { totals[k][s] += high * second[s]; });
-          });
-        };
-        const std::byte* from[std::size_t{together}];
-        for (int k = 0; k < together; ++k)
-          from[k] = w.data() + static_cast<std::size_t>(i + std::min(k, count - 1)) * w.row_bytes();
-        for (Index b = 0; b < blocks; ++b) {
-          add(from, b * 32);
-          for (const std::byte*& place : from) {
-            LORA_UNROLL
-            for (Index line = 0; line < bytes; line += 64) __builtin_prefetch(place + weight_ahead + line);
-            place += bytes;
-          }
-        }
-        if (rest > 0) {
-          std::byte last[std::size_t{together}][std::size_t{bytes}] = {};
-          for (int k = 0; k < together; ++k)
-            from[k] = static_cast<const std::byte*>(
-                std::memcpy(last[k], from[k], static_cast<std::size_t>(rest) * sizeof(Stored)));
-          add(from, blocks * 32);
-        }
-        for (int k = 0; k < together; ++k)
-          for (int s = 0; s < rows; ++s) sums[k][s] = total(totals[k][s]);
-      });
-}
 
-/// Weights in blocks of integers: products of integers, of x rounded to 8 bits.
-template <class Format>
-void quanta_rows(Device& dev, View<Device, const float> x, const StoredView<Device>& w, View<Device, float> y,
-                 bool accumulate) {
-  constexpr int together = 2;
-  const Index blocks = w.cols() / Format::columns, groups = w.cols() / 32;
-  const Arena::Scope scope(dev.arena());
-  const auto q = scratch<Bytes32>(dev, x.rows(), groups);
-  const auto numbers = scratch<float>(dev, x.rows(), 6 * groups);
-  const auto row = [&](Index r) {
-    const float* const of = numbers.row(r);
-    return RoundedRow{q.row(r), of, of + groups, of + 2 * groups, of + 4 * groups};
+  template <class Stored>
+  const View<Device, float>& floats() const {
+    return FloatBlock<Stored>::in_pairs ? pairs_ : floats_;
+  }
+  RoundedRow rounded(Index r) const { return {quanta_.row(r), fours_.row(r), scales_.row(r), sums_.row(r)}; }
+
+ private:
+  // Blocks of 32 that a thread is woken for.
+  static constexpr Index grain = 512;
+
+  static View<Device, float> widen(Device& dev, View<Device, const float> x, bool in_pairs) {
+    const Index blocks = (x.cols() + 31) / 32;
+    const View<Device, float> wide = scratch<float>(dev, x.rows(), blocks * 32);
+    for_blocks(dev, x.rows(), blocks, [=](Index r, Index b) {
+      float values[32] = {};
+      std::copy_n(x.row(r) + b * 32, std::min<Index>(32, x.cols() - b * 32), values);
+      float* const to = wide.row(r) + b * 32;
+      for (int i = 0; i < 32; ++i) to[in_pairs ? i % 2 * 16 + i / 2 : i] = values[i];
+    });
+    return wide;
+  }
+
+  void round(Device& dev, View<Device, const float> x) {
+    const Index groups = x.cols() / 32;
+    quanta_ = scratch<Bytes32>(dev, x.rows(), groups);
+    fours_ = scratch<Sums8>(dev, x.rows(), groups);
+    scales_ = scratch<float>(dev, x.rows(), groups);
+    sums_ = scratch<float>(dev, x.rows(), groups);
+    for_blocks(dev, x.rows(), groups, [&](Index r, Index g) {
+      round_block(x.row(r) + g * 32, quanta_.row(r)[g], fours_.row(r)[g], scales_.row(r)[g], sums_.row(r)[g]);
+    });
+  }
+
+  template <class Body>
+  static void for_blocks(Device& dev, Index rows, Index blocks, const Body& body) {
+    dev.parallel_for(rows * blocks, grain, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) body(i / blocks, i % blocks);
+    });
+  }
+
+  View<Device, float> floats_, pairs_;  // with zeros behind a row's end up to a whole block
+  View<Device, Bytes32> quanta_;        // see RoundedRow
+  View<Device, Sums8> fours_;
+  View<Device, float> scales_, sums_;
+};
+
+/// Rows of a weight that are multiplied together, so that what is read serves several sums and no sum waits for the one
+/// before it: `group` of them by one row of x, else half of them at a time.
+inline constexpr int group = 4;
+
+/// A term's groups of rows of its weight.
+inline Index groups_of(const RowTerm& term) { return (term.w.rows() + group - 1) / group; }
+
+/// Rows of a weight on the way through their columns, of which so many bytes are read at a time.
+///
+/// What comes 16 KiB later is asked for, as processors see no end of a short row. It is brought as far as the second
+/// cache: to the first one only a dozen lines are on their way at a time, which halves what one thread gets.
+template <int together, Index bytes>
+struct WeightRows {
+  const std::byte* from[std::size_t{together}];
+  const std::byte* later;
+
+  WeightRows(const StoredView<Device>& w, Index first) {
+    for (int k = 0; k < together; ++k)
+      from[k] = w.data() + static_cast<std::size_t>(std::min(first + k, w.rows() - 1)) * w.row_bytes();
+    later = from[0] + 16384;
+  }
+  [[gnu::always_inline]] void ask() {
+    constexpr Index all = together * bytes;
+    LORA_UNROLL
+    for (Index line = 0; line < all; line += 64) __builtin_prefetch(later + line, 0, 2);
+    later += all;
+  }
+};
+
+/// Calls tile(first, r, sums) with `together` and `rows` as its arguments for rows of w from `first` on, within the
+/// groups [begin, end), and rows of x from r on, up to `most` of these at a time, and stores sums[w][x] in y.
+template <int most, class Tile>
+void for_row_tiles(const RowTerm& term, bool accumulate, Index begin, Index end, const Tile& tile) {
+  const View<Device, float>& y = term.y;
+  const auto part = [&]<int together, int rows>(Index i, Index r) {
+    float sums[std::size_t{together}][std::size_t{rows}];
+    tile.template operator()<together, rows>(i, r, sums);
+    const int count = static_cast<int>(std::min<Index>(together, y.cols() - i));
+    for (int x = 0; x < rows; ++x)
+      for (int k = 0; k < count; ++k) y.row(r + x)[i + k] = (accumulate ? y.row(r + x)[i + k] : 0) + sums[k][x];
   };
-  for (Index r = 0; r < x.rows(); ++r) {
-    float* const to = numbers.row(r);
-    for (Index g = 0; g < groups; ++g)
-      round_block(x.row(r) + g * 32, q.row(r)[g], to[g], to[groups + g], to + 2 * groups + 2 * g,
-                  to + 4 * groups + 2 * g);
+  for (Index i = begin * group; i < std::min(end * group, y.cols()); i += group) {
+    Index r = 0;
+    const auto halves = [&]<int rows>() {
+      part.template operator()<group / 2, rows>(i, r);
+      if (i + group / 2 < y.cols()) part.template operator()<group / 2, rows>(i + group / 2, r);
+      r += rows;
+    };
+    while (r + most <= y.rows()) halves.template operator()<most>();
+    if constexpr (most > 4)
+      if (r + 4 <= y.rows()) halves.template operator()<4>();
+    if (r + 2 <= y.rows()) halves.template operator()<2>();
+    if (r < y.rows()) part.template operator()<group, 1>(i, r);
   }
+}
+
+/// Groups of a weight stored as floating point numbers: products in float.
+template <class Stored>
+void float_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+  using Block = FloatBlock<Stored>;
+  constexpr Index bytes = 32 * static_cast<Index>(sizeof(Stored));
+  const Index cols = term.w.cols(), blocks = cols / 32, rest = cols % 32;
+  const View<Device, float>& wide = x.floats<Stored>();
+  for_row_tiles<8>(term, accumulate, begin, end,
+                   [&]<int together, int rows>(Index first, Index r, float(*sums)[std::size_t{rows}]) {
+                     Floats16 totals[std::size_t{together}][std::size_t{rows}] = {};
+                     WeightRows<together, bytes> weights(term.w, first);
+                     const auto add = [&](Index j) __attribute__((flatten)) {
+                       Floats16 left[std::size_t{rows}], right[std::size_t{rows}];
+                       unrolled<rows>([&](auto s) {
+                         load_floats(wide.row(r + s) + j, left[s]);
+                         load_floats(wide.row(r + s) + j + 16, right[s]);
+                       });
+                       unrolled<together>([&](auto k) {
+                         Floats16 low, high;
+                         Block::load(weights.from[k], low, high);
+                         unrolled<rows>([&](auto s) { totals[k][s] += low * left[s]; });
+                         unrolled<rows>([&](auto s) { totals[k][s] += high * right[s]; });
+                       });
+                     };
+                     for (Index b = 0; b < blocks; ++b) {
+                       weights.ask();
+                       add(b * 32);
+                       for (const std::byte*& place : weights.from) place += bytes;
+                     }
+                     if (rest > 0) {
+                       std::byte last[std::size_t{together}][std::size_t{bytes}] = {};
+                       for (int k = 0; k < together; ++k)
+                         weights.from[k] = static_cast<const std::byte*>(
+                             std::memcpy(last[k], weights.from[k], static_cast<std::size_t>(rest) * sizeof(Stored)));
+                       add(blocks * 32);
+                     }
+                     for (int k = 0; k < together; ++k)
+                       for (int s = 0; s < rows; ++s) sums[k][s] = total(totals[k][s]);
+                   });
+}
+
+/// Groups of a weight in blocks of integers: products of integers, of x rounded to 8 bits.
+template <class Format>
+void quanta_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+  const Index blocks = term.w.cols() / Format::columns;
   // Flattened, since at a call what is added up would leave the registers.
-  const auto tile = [&]<int rows>(Index i, int count, Index r, float(*sums)[std::size_t{rows}])
+  const auto tile = [&]<int together, int rows>(Index first, Index r, float(*sums)[std::size_t{rows}])
       __attribute__((flatten)) {
     Floats8 totals[std::size_t{together}][std::size_t{rows}] = {};
-    Minima<Format> minima[std::size_t{together}][std::size_t{rows}] = {};
+    Floats8 minima[std::size_t{together}][std::size_t{rows}] = {};
     RoundedRow read[std::size_t{rows}];
-    for (int s = 0; s < rows; ++s) read[s] = row(r + s);
-    const std::byte* from[std::size_t{together}];
-    for (int k = 0; k < together; ++k)
-      from[k] = w.data() + static_cast<std::size_t>(i + std::min(k, count - 1)) * w.row_bytes();
+    for (int s = 0; s < rows; ++s) read[s] = x.rounded(r + s);
+    WeightRows<together, Format::bytes> weights(term.w, first);
     for (Index b = 0; b < blocks; ++b) {
+      weights.ask();
       unrolled<together>([&](auto k) {
-        LORA_UNROLL
-        for (Index line = 0; line < Format::bytes; line += 64) __builtin_prefetch(from[k] + weight_ahead + line);
-        Quanta<Format::columns, Format::width> block;
-        Format::unpack(from[k], block);
-        unrolled<rows>([&](auto s) { add_block<Format>(block, read[s], b, totals[k][s], minima[k][s]); });
-        from[k] += Format::bytes;
+        const Format block(weights.from[k]);
+        unrolled<rows>([&](auto s) { block.add(read[s], b, totals[k][s], minima[k][s]); });
+        weights.from[k] += Format::bytes;
       });
     }
-    unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = total(totals[k][s]) - total(minima[k][s]); });
+    unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = Format::total_of(totals[k][s], minima[k][s]); });
   };
-  for_row_tiles<together, 4>(dev, y, w.cols(), accumulate, tile);
+  for_row_tiles<4>(term, accumulate, begin, end, tile);
 }
 
-LORA_INLINE void row_product(Device& dev, View<Device, const float> x, const StoredView<Device>& w,
-                             View<Device, float> y, bool accumulate) {
-  const auto in_blocks = [&]<class Format>(Format) { quanta_rows<Format>(dev, x, w, y, accumulate); };
-  if (with_blocks(w.dtype(), in_blocks)) return;
-  switch (w.dtype()) {
+inline void rows_of_term(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+  const auto in_blocks = [&]<class Format>() { quanta_rows<Format>(x, term, accumulate, begin, end); };
+  if (with_blocks(term.w.dtype(), in_blocks)) return;
+  switch (term.w.dtype()) {
     case DType::f32:
-      return float_rows<float>(dev, x, w, y, accumulate);
+      return float_rows<float>(x, term, accumulate, begin, end);
     case DType::bf16:
-      return float_rows<bf16>(dev, x, w, y, accumulate);
+      return float_rows<bf16>(x, term, accumulate, begin, end);
     case DType::f16:
-      return float_rows<f16>(dev, x, w, y, accumulate);
+      return float_rows<f16>(x, term, accumulate, begin, end);
     case DType::f64:
-      return float_rows<double>(dev, x, w, y, accumulate);
-    default:
-      fail<FormatError>("[cpu] a weight stored as ", name_of(w.dtype()), " can't be read as numbers");
+      return float_rows<double>(x, term, accumulate, begin, end);
+    default:;  // refused by RowForms
   }
+}
+
+LORA_INLINE void row_products(Device& dev, View<Device, const float> x, RowTerms terms, bool accumulate) {
+  Index groups = 0;
+  for (const RowTerm& term : terms) groups += groups_of(term);
+  const Arena::Scope scope(dev.arena());
+  const RowForms forms(dev, x, terms);
+  dev.parallel_for(groups, 16384 / (x.size() * group + 1) + 1, [&](Index begin, Index end) {
+    for (const RowTerm& term : terms) {
+      const Index own = groups_of(term);
+      if (begin < own && end > 0) rows_of_term(forms, term, accumulate, std::max<Index>(begin, 0), std::min(end, own));
+      begin -= own;
+      end -= own;
+    }
+  });
 }
 
 }  // namespace lora::cpu::detail

@@ -1,36 +1,61 @@
 #pragma once
 
+#include <span>
+
 #include "lora/kernel/cost.hpp"
 #include "lora/tensor/stored.hpp"
 
 namespace lora::kernel {
 
-/// Products of the few rows of a decoding step, which read a weight once, as it is stored. A backend that has them
+/// One of the weights that rows are multiplied by, and where its products go.
+template <class D, class A>
+struct RowProductTerm {
+  StoredView<D> w;
+  View<D, A> y;
+};
+
+template <class D, class A>
+using RowProductTerms = std::span<const RowProductTerm<D, A>>;
+
+/// Products of the few rows of a decoding step, which read weights once, as they are stored. A backend that has them
 /// specialises it with
-///   static void run(D&, View<D,const T> x, StoredView<D> w, View<D,Accum<T>> y, bool accumulate)
+///   static void run(D&, View<D,const T> x, RowProductTerms<D,Accum<T>> terms, bool accumulate)
 template <class D>
 struct RowProduct;
 
 /// Whether device D has them for T; elsewhere decoding uses products of any shape.
 template <class D, class T>
-concept HasRowProduct = requires(D& dev, View<D, const T> x, StoredView<D> w, View<D, Accum<T>> y) {
-  RowProduct<D>::run(dev, x, w, y, false);
+concept HasRowProduct = requires(D& dev, View<D, const T> x, RowProductTerms<D, Accum<T>> terms) {
+  RowProduct<D>::run(dev, x, terms, false);
 };
 
-/// y = x wᵀ  (+ y if accumulate)
-/// Shapes   x (N, I) · w (O, I) → y (N, O)
-/// Types    w stored as any number; sums in Accum<T>. Against blocks of integers (Q8_0 and the like) x is rounded to 8
+/// y_j = x w_jᵀ  (+ y_j if accumulate)
+/// Shapes   x (N, I) · w_j (O_j, I) → y_j (N, O_j)
+/// Types    w_j stored as any number; sums in Accum<T>. Against blocks of integers (Q8_0 and the like) x is rounded to
+/// 8
 ///          bits, with a scale for each 32 values, so that products are those of integers
 /// Bits     a row's do not depend on other rows, nor on the number of threads
-/// Throws   FormatError where w is stored as integers without a scale
+/// Throws   FormatError where a w is stored as integers without a scale
+template <class D, class T>
+  requires HasRowProduct<D, T>
+void row_products(D& dev, View<D, const T> x, RowProductTerms<D, Accum<T>> terms, bool accumulate = false) {
+  double flops = 0, bytes = bytes_of(x);
+  for (const auto& [w, y] : terms) {
+    expect_shape("row_product", "x", x, x.rows(), w.cols());
+    expect_shape("row_product", "y", y, x.rows(), w.rows());
+    flops += 2 * count_of(x.rows(), w.rows(), w.cols());
+    bytes += static_cast<double>(w.bytes()) + (accumulate ? 2 : 1) * bytes_of(y);
+  }
+  const Span span(dev, "gemm", "row_product", flops, bytes);
+  RowProduct<D>::run(dev, x, terms, accumulate);
+}
+
+/// The same by one weight.
 template <class D, class T>
   requires HasRowProduct<D, T>
 void row_product(D& dev, View<D, const T> x, const StoredView<D>& w, View<D, Accum<T>> y, bool accumulate = false) {
-  expect_shape("row_product", "x", x, x.rows(), w.cols());
-  expect_shape("row_product", "y", y, x.rows(), w.rows());
-  const Span span(dev, "gemm", "row_product", 2 * count_of(x.rows(), w.rows(), w.cols()),
-                  static_cast<double>(w.bytes()) + bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
-  RowProduct<D>::run(dev, x, w, y, accumulate);
+  const RowProductTerm<D, Accum<T>> term{w, y};
+  row_products<D, T>(dev, x, {&term, 1}, accumulate);
 }
 
 }  // namespace lora::kernel

@@ -136,11 +136,16 @@ class LinearGroup {
     const View<D, Accum<T>> sum = sum_for(dev, y);
     if constexpr (narrow)
       if (accumulate) kernel::convert(dev, y, sum);
+    std::vector<typename OwnMatrix<D, T>::Use> uses;  // held while products read
+    std::vector<kernel::RowProductTerm<D, Accum<T>>> terms;
+    for (const auto& p : projections_) {
+      uses.push_back(p.linear.weight.use(dev));
+      terms.push_back({uses.back().stored(), sum.col_slice(p.first_column, p.linear.out_features())});
+    }
+    kernel::row_products<D, T>(dev, x, terms, accumulate);
     for (std::size_t j = 0; j < projections_.size(); ++j) {
       const auto& p = projections_[j];
-      const View<D, Accum<T>> own = sum.col_slice(p.first_column, p.linear.out_features());
-      const auto weight = p.linear.weight.use(dev);
-      kernel::row_product<D, T>(dev, x, weight.stored(), own, accumulate);
+      const View<D, Accum<T>> own = terms[j].y;
       if (update.adds_to_output(j)) {
         const auto term = update.output_term(j, h);
         kernel::gemm(dev, term.form, term.a, term.b, own, 1.0, true);
