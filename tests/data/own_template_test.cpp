@@ -137,6 +137,41 @@ TEST_CASE("own_template: an answer is what follows a generation prompt, past its
         "user:Q</s>assistant:⟦A</s>⟧user:R</s>assistant:⟦B</s>⟧");
 }
 
+TEST_CASE("own_template: what it is told, and what it asks for") {
+  const std::vector<Message> question = {{"user", "Q"}};
+  const auto chat = [](const std::string& more) {
+    return interpreted("{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}" + more);
+  };
+  const auto thinking = chat(
+      "{% if add_generation_prompt %}a{% if enable_thinking is defined and not enable_thinking %}"
+      "<think></think>{% else %}<think>\n{% endif %}{% endif %}");
+  CHECK(thinking.thinks());
+  CHECK(thinking.thinks_at_will());
+  CHECK(thinking.opens_reasoning({}));
+  CHECK_FALSE(thinking.opens_reasoning({.enable_thinking = false}));
+  CHECK(thinking.opens_reasoning({.enable_thinking = false, .thinking_is_default = true}));
+  CHECK_FALSE(thinking.takes_reasoning());
+  CHECK_FALSE(thinking.prints_date());
+  CHECK_FALSE(thinking.needs_opening());
+  const auto dated = chat("{{ date_string }} {{ strftime_now('%Y') }}");
+  CHECK(dated.prints_date());
+  CHECK(dated.date().size() == 10);
+  CHECK(dated.render(question, {.date = "2025-03-09"}).text == "Q<|im_end|>09 Mar 2025 2025");
+  const auto old = chat("{{ date_string or 'long ago' }}");
+  CHECK(old.prints_date());
+  CHECK(old.date().empty());
+  CHECK(old.render(question).text == "Q<|im_end|>long ago");
+  CHECK(chat("{{ bos_token ~ eos_token ~ pad_token }}").render(question).text == "Q<|im_end|><|begin_of_text|></s>");
+  const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "A", "because"}};
+  CHECK(message_of([&] {
+          chat("").render(talk);
+        }).ends_with("has no place for reasoning apart from the content (turn 2)"));
+  CHECK(marked(
+            interpreted(
+                "{% for m in messages %}{{ m.reasoning_content }}{{ m.thinking }}{{ m.content }}<|im_end|>{% endfor %}")
+                .render(talk)) == "Q<|im_end|>⟦becausebecauseA<|im_end|>⟧");
+}
+
 TEST_CASE("own_template: what ends nowhere, or is left out, is refused by name") {
   const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "A"}};
   const ChatTemplate endless = interpreted("{% for m in messages %}{{ m.role + ':' + m.content + '\n' }}{% endfor %}");

@@ -153,7 +153,7 @@ LORA_INLINE std::string OwnTemplate::write(std::span<const Message> messages, co
 }
 
 LORA_INLINE bool OwnTemplate::opens_reasoning(const RenderOptions& options) const {
-  const std::string_view prompt = write(std::vector<Message>{{"user", "A question."}}, options, true);
+  const std::string prompt = write(std::vector<Message>{{"user", "A question."}}, options, true);
   return strip(prompt).ends_with("<think>");
 }
 
