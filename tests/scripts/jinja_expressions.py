@@ -546,6 +546,18 @@ text|upper|first
 map.b|tojson
 map.b["c"]
 map.n.x
+undefined_name is callable
+[2, 1] | sort(undefined_name)
+[2, 1] | sort(1)
+"a" | list | sort(reverse=none)
+map | dictsort(reverse=undefined_name)
+"a\nb".splitlines(undefined_name)
+map.n[1:]
+map.a[1:]
+map[text:]
+text["a":]
+text[:none]
+undefined_name[1:]
 """.strip("\n").split("\n")
 
 TEMPLATES = [

@@ -33,8 +33,10 @@ VARIABLES = {
     "messages": [{"role": "system", "content": " Be kind. "}, {"role": "user", "content": "Hi there."},
                  {"role": "assistant", "content": "Yes?"}, {"role": "user", "content": "Bye"}],
     "tools": None, "bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True}
-# What Python writes of these is an address of its memory, or a view of a mapping.
-REFUSED = ("{{ map.items }}", "{{ map[\"items\"] }}", "{{ map.items() }}", "{{ namespace }}")
+# What Python writes of these is an address of its memory, or a view of a mapping; or nothing, where jinja2 folds constants,
+# of what is an error with variables.
+REFUSED = ("{{ map.items }}", "{{ map[\"items\"] }}", "{{ map.items() }}", "{{ namespace }}", "{{ none[1:] }}",
+           "{{ [1, 2, 3][\"a\":] }}")
 
 
 class Clock(datetime.datetime):

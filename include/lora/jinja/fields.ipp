@@ -55,17 +55,11 @@ LORA_INLINE Value item(Meter& meter, const Value& object, const Value& key) {
 }
 
 LORA_INLINE Value slice(Meter& meter, const Value& object, const Value& from, const Value& to, const Value& step) {
-  if (object.is_undefined()) meter.fail("a slice of an undefined value");
   const bool listed = detail::is_listed(object);
-  if (!listed && !object.is_text()) {
-    if (object.is(Value::Kind::sequence) && object.sequence().form == Sequence::Form::range)
-      meter.fail("a slice of a range is not supported");
-    if (object.is(Value::Kind::dict)) meter.fail("a slice of a mapping");
-    return {};  // as Jinja has of what can't be cut
-  }
+  if (!listed && !object.is_text()) meter.fail("a slice of ", kind_name(object), "; expected a text or a list");
   const auto given = [&](const Value& value) { return !value.is_absent() && !value.is_none(); };
   for (const Value* bound : {&from, &to, &step})
-    if (given(*bound) && !bound->is_whole()) return {};
+    if (given(*bound) && !bound->is_whole()) meter.fail("a slice up to ", kind_name(*bound), "; expected an integer");
   const std::int64_t stride = given(step) ? step.whole() : 1;
   if (stride == 0) meter.fail("the step of a slice is 0");
   const auto count = static_cast<std::int64_t>(length(meter, object));

@@ -123,7 +123,7 @@ LORA_INLINE Value filter_dictsort(Meter& meter, const Value& value, Given given)
     items.push_back(make_sequence(meter, Sequence::Form::tuple, {key, field}));
     keys.push_back(without_case(meter, by_value ? field : key, flag_argument(given[0], false)));
   }
-  return make_list(meter, sorted(meter, items, keys, flag_argument(given[2], false)));
+  return make_list(meter, sorted(meter, items, keys, whole_argument(meter, given[2], "reverse", 0) != 0));
 }
 
 LORA_INLINE Value filter_escape(Meter& meter, const Value& value, Given) {
@@ -413,7 +413,8 @@ LORA_INLINE Value filter_sort(Meter& meter, const Value& value, Given given) {
     keys.push_back(
         without_case(meter, at_path(meter, item, given[2], Value::absent()), flag_argument(given[1], false)));
   }
-  return make_list(meter, sorted(meter, items.sequence().items, keys, flag_argument(given[0], false)));
+  return make_list(meter,
+                   sorted(meter, items.sequence().items, keys, whole_argument(meter, given[0], "reverse", 0) != 0));
 }
 
 LORA_INLINE Value filter_string(Meter& meter, const Value& value, Given) { return as_text(meter, value); }
@@ -558,7 +559,8 @@ constexpr Test test_table[] = {
     {{">", ".other", 1}, compares<Operator::greater>},
     {{">=", ".other", 1}, compares<Operator::greater_equal>},
     {{"boolean"}, [](Meter&, const Value& value, Given) { return value.is(Value::Kind::boolean); }},
-    {{"callable"}, [](Meter&, const Value& value, Given) { return value.is(Value::Kind::function); }},
+    {{"callable"},
+     [](Meter&, const Value& value, Given) { return value.is(Value::Kind::function) || value.is_undefined(); }},
     {{"defined"}, [](Meter&, const Value& value, Given) { return !value.is_undefined(); }},
     {{"divisibleby", ".num", 1},
      [](Meter& meter, const Value& value, Given given) { return leaves(meter, value, given[0], 0); }},

@@ -352,7 +352,7 @@ LORA_INLINE Value call_text(Meter& meter, Method method, const std::string& self
       return text_count(meter, text, given);
     case Method::splitlines: {
       std::vector<Value> lines;
-      for (const std::string_view line : lines_of(text, flag_argument(given[0], false)))
+      for (const std::string_view line : lines_of(text, whole_argument(meter, given[0], "keepends", 0) != 0))
         lines.push_back(text_value(meter, line));
       return make_list(meter, std::move(lines));
     }
