@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lora/core/config.hpp"
+#include "lora/jinja/loop.hpp"
 #include "lora/jinja/methods.hpp"
 #include "lora/jinja/operations.hpp"
 #include "lora/jinja/python_text.hpp"

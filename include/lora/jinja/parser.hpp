@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "lora/jinja/builtins.hpp"
 #include "lora/jinja/syntax.hpp"
 
 namespace lora::jinja {
