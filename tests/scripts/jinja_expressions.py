@@ -547,6 +547,8 @@ map.b|tojson
 map.b["c"]
 map.n.x
 undefined_name is callable
+["a", "B", "A", "b"] | sort(reverse=true)
+{"a": 1, "B": 2, "A": 3, "b": 4} | dictsort(reverse=true)
 [2, 1] | sort(undefined_name)
 [2, 1] | sort(1)
 "a" | list | sort(reverse=none)
