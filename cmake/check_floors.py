@@ -17,7 +17,7 @@ FLOORS = {
     "core": 0,
     "tensor": 1,
     "io": 2, "kernel": 2, "comm": 2,
-    "cpu": 3, "ascend": 3, "nn": 3, "tokenizer": 3,
+    "cpu": 3, "ascend": 3, "nn": 3, "tokenizer": 3, "jinja": 3,
     "model": 4, "data": 4, "optim": 4,
     "settings": 5, "decode": 5,
     "inputs": 6, "run": 6, "report": 6,

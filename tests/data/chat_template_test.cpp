@@ -165,13 +165,13 @@ TEST_CASE("chat_template: every published text is recognised, but for white spac
     CAPTURE(file);
     left.erase(name);
     const std::string text = io::read_file(test::template_data(file + ".jinja"));
-    const auto found = ChatTemplate::recognised(text, "</s>");
+    const auto found = ChatTemplate::find(text, "</s>").value();
     CHECK(found.name() == name);
     CHECK(found.text() == text);
     if (file == name) CHECK(ChatTemplate::named(name, "</s>").text() == text);
     std::string lines;
     for (const char c : text) lines += c == '\n' ? std::string("\r\n") : std::string(1, c);
-    CHECK(ChatTemplate::recognised(lines + "\r\n", "</s>").name() == name);
+    CHECK(ChatTemplate::find(lines + "\r\n", "</s>").value().name() == name);
     // White space that would be written makes it another one, wherever it stands.
     CHECK_FALSE(ChatTemplate::find("x" + text, "</s>"));
     for (const char* const more : {" ", "\\n"})
@@ -185,13 +185,11 @@ TEST_CASE("chat_template: every published text is recognised, but for white spac
   CHECK(std::size(data::detail::published_templates) == 15);
 }
 
-TEST_CASE("chat_template: a text with one letter changed is an error that lists the choices") {
+TEST_CASE("chat_template: a text with one letter changed is not a known one") {
   std::string text = io::read_file(test::template_data("qwen3.jinja"));
   text[text.find("assistant")] = 'A';
-  const auto message = message_of([&] { ChatTemplate::recognised(text); });
-  CHECK(message.find("set template to one of qwen2, qwen2_5") != message.npos);
-  CHECK(message.find("alpaca, none") != message.npos);
-  CHECK_THROWS_AS(ChatTemplate::recognised(" \n"), ConfigError);
+  CHECK_FALSE(ChatTemplate::find(text));
+  CHECK_FALSE(ChatTemplate::find(" \n"));
 }
 
 TEST_CASE("chat_template: the opening of a tokenizer stands before the texts of alpaca and none, and no others") {
@@ -420,11 +418,6 @@ TEST_CASE("chat_template: what is refused is told in full") {
   for (const std::string name : {"alpaca", "none"})
     CHECK(message_of([&] { ChatTemplate::named(name); }) ==
           "template " + name + " ends an answer with the end-of-text token, and the model names none");
-  for (const char* nothing : {"", " \n\t"})
-    CHECK(message_of([&] { ChatTemplate::recognised(nothing); }) ==
-          "the model has no chat template; set template to one of " + choices);
-  CHECK(message_of([] { ChatTemplate::recognised("{{ x }}"); }) ==
-        "the model's chat template is not one of the published ones; set template to one of " + choices);
   for (const std::string name : {"alpaca", "none"})
     CHECK(message_of([&] {
             ChatTemplate::named(name, "</s>").render(std::vector<Message>{{"user", "U"}, {"tool", "T"}});

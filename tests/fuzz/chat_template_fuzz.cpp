@@ -67,7 +67,7 @@ void check(const ChatTemplate& chat, const Conversation& conversation, bool vali
 LORA_FUZZ_TARGET(chat_template, data, size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
-    (void)ChatTemplate::recognised(input);
+    (void)ChatTemplate::find(input);
   } catch (const lora::Error&) {}
   const Conversation conversation(input);
   const bool valid = lora::tokenizer::unicode::find_invalid_utf8(input) == input.npos;

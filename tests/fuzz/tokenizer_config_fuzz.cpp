@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "fuzz/target.hpp"
-#include "lora/data/chat_template.hpp"
+#include "lora/data/encode.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"
@@ -35,7 +35,7 @@ LORA_FUZZ_TARGET(tokenizer_config, data, size) {
     for (const auto id : encoding.ids)
       if (id < 0 || id >= tokenizer.vocab_size()) __builtin_trap();
     static_cast<void>(tokenizer.decode(encoding.ids));
-    static_cast<void>(data::ChatTemplate::recognised(tokenizer.chat_template()));
+    static_cast<void>(data::choose_template("auto", tokenizer));
   } catch (const Error&) {}
 }
 

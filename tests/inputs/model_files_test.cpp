@@ -142,7 +142,8 @@ TEST_CASE(
 
   io::write_file(folder / "adapter" / "chat_template.jinja", std::string_view("another's"));
   const std::string unknown = "the chat template of the adapter " + adapter +
-                              " is not one of the published ones; conversations are written by ";
+                              " can't be used (the model's chat template leaves out what the assistant says); "
+                              "conversations are written by ";
   expect(chosen("auto"), published("smollm2"), unknown + "smollm2, the model's own");
   expect(chosen("chatml"), published("chatml"), unknown + "chatml");
 

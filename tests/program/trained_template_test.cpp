@@ -232,4 +232,88 @@ TEST_CASE("program: a marker that is no single token ends every command before a
   CHECK_FALSE(std::filesystem::exists(s.temp / "out"));
 }
 
+TEST_CASE("program: an edited template is interpreted in all that is done with a model") {
+  const Subject s;
+  std::string edited = published("qwen2_5");
+  const std::string was = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
+  for (auto at = edited.find(was); at != edited.npos; at = edited.find(was))
+    edited.replace(at, was.size(), "Be a bird.");
+  io::write_json(s.base / "tokenizer_config.json", {{"eos_token", "q"}, {"chat_template", edited}});
+  // The published one, with records that say the same.
+  const io::Path told = s.temp / "told.jsonl", talk = s.temp / "input";
+  io::write_file(s.data, std::string_view(R"({"instruction": "hello", "output": "good day"}
+{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]}
+)"));
+  io::write_file(told, std::string_view(R"({"instruction": "hello", "output": "good day", "system": "Be a bird."}
+{"messages": [{"role": "system", "content": "Be a bird."}, {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]}
+)"));
+  const auto with = [&](const char* command, const io::Path& adapter, const io::Path& data,
+                        std::vector<std::string> more) {
+    more.push_back("--dataset=" + data.native());
+    return s.run(command, s.base, adapter, more);
+  };
+  const std::string known = "--template=qwen2_5";
+  const auto tokens = [&](const io::Path& file, std::vector<std::string> more) {
+    more.insert(more.begin(), {"tokenize", "--model_name_or_path=" + s.base.native(), "--file=" + file.native()});
+    const auto outcome = test::run_program(LORA_PROGRAM, more);
+    CHECK(outcome.status == 0);
+    return outcome.output;
+  };
+  CHECK(tokens(s.data, {}) == tokens(told, {known}));
+
+  const io::Path run = s.temp / "run", adapter = run / "final_model";
+  CHECK(holds(s.train(run, {}, {}), "the chat template is none of the known ones: its text is interpreted (own_"));
+  CHECK(io::read_json(run / "run_config.json").at("template") == "auto");
+  const auto loss = [&](const io::Path& data, std::vector<std::string> more) {
+    more.insert(more.end(), {"--dtype=float32", "--output_dir=" + (s.temp / "evaluated").native()});
+    return io::parse_json(with("eval", adapter, data, more).output, "results").at("loss").get<double>();
+  };
+  CHECK(loss(s.data, {}) == loss(told, {known}));
+  const auto answers = [&](const io::Path& data, std::vector<std::string> more) {
+    more.insert(more.end(), {"--dtype=float32", "--max_new_tokens=9"});
+    return with("generate", adapter, data, more).output;
+  };
+  CHECK(answers(s.data, {}) == answers(told, {known}));
+  io::write_file(talk, std::string_view("hello\nc\n"));
+  const auto chat = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"chat", "--model_name_or_path=" + s.base.native(), "--adapter_name_or_path=" + adapter.native(),
+                 "--dtype=float32", "--threads=1", "--max_new_tokens=9"});
+    const auto outcome = test::run_program(LORA_PROGRAM, more, {}, talk.native());
+    CHECK(outcome.status == 0);
+    return outcome.output;
+  };
+  CHECK(chat({}) == chat({known, "--system=Be a bird."}));
+
+  // A run goes on with this text alone, and another model takes the text from the adapter.
+  const std::vector<std::string> resume = {"--resume_from_checkpoint=" +
+                                           (run / "checkpoints" / "checkpoint-1").native()};
+  s.train(s.temp / "resumed", {}, resume);
+  CHECK(io::read_file(s.temp / "resumed" / "final_model" / "adapter_model.safetensors") ==
+        io::read_file(adapter / "adapter_model.safetensors"));
+  io::write_json(s.base / "tokenizer_config.json", {{"eos_token", "q"}, {"chat_template", edited + " "}});
+  auto words = resume;
+  words.insert(words.begin(), {"train", "--model_name_or_path=" + s.base.native(), "--threads=1", "--dtype=float32",
+                               "--dataset=" + s.data.native(), "--output_dir=" + (s.temp / "refused").native(),
+                               "--max_steps=2", "--save_steps=1"});
+  const auto refused = test::run_program(LORA_PROGRAM, words);
+  CHECK(refused.status != 0);
+  CHECK(holds(refused.errors, "template"));
+  CHECK(holds(refused.errors, "own_"));
+  const io::Path later = s.temp / "later";
+  s.train(later, {}, {});
+  io::write_json(s.base / "tokenizer_config.json", {{"eos_token", "q"}, {"chat_template", published("smollm2")}});
+  CHECK(loss(s.data, {}) == loss(told, {known}));
+  s.train(s.temp / "last", later / "final_model", {});
+  CHECK(io::read_file(s.temp / "last" / "final_model" / "chat_template.jinja") == edited + " ");
+
+  // What is not supported is told of before anything is read of the data.
+  io::write_json(s.base / "tokenizer_config.json", {{"eos_token", "q"}, {"chat_template", "{% include 'x' %}"}});
+  words.resize(words.size() - 1);
+  const auto include = test::run_program(LORA_PROGRAM, words);
+  CHECK(include.status == 2);
+  CHECK(holds(include.errors, "the model's chat template:1:4: found the block include; "));
+  CHECK(holds(include.errors, "; set template to one of qwen2, "));
+}
+
 }  // namespace trained_template_test

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,40 +14,18 @@
 #include "lora/core/scalar.hpp"
 #include "lora/data/chat_template_entry.hpp"
 #include "lora/data/chat_text.hpp"
+#include "lora/data/rendering.hpp"
 #include "lora/data/tool_calls.hpp"
 #include "lora/io/json.hpp"
 
 namespace lora::data {
 
-/// One turn of a conversation. Roles: system, user, assistant, tool.
-struct Message {
-  std::string role;
-  std::string content;
-  std::optional<std::string> reasoning{};  ///< the assistant's reasoning, if the record has it as a separate field
-  bool learnt = true;                      ///< false for a turn that is marked so, such as by weight 0
-  std::vector<ToolCall> tool_calls{};      ///< of an assistant
-};
-
-struct RenderOptions {
-  bool add_generation_prompt = false;
-  bool enable_thinking = true;  ///< false: a generation prompt closes an empty think block
-  std::string date{};           ///< YYYY-MM-DD, for templates that print one; empty: the template's own or today's
-  std::span<const io::Json> tools{};  ///< that the assistant may call: objects, as the model is to see them
-};
-
-/// An assistant's turn in a rendering, in bytes: from where the prompt before it ends to past its end-of-turn token.
-struct AnswerSpan {
-  std::size_t begin;
-  std::size_t end;
-};
-
-struct Rendering {
-  std::string text;
-  std::vector<AnswerSpan> answers{};
-};
+namespace detail {
+class OwnTemplate;
+}
 
 /// Renders conversations with one of the known published templates, exactly as the model's own template text would,
-/// without interpreting that text.
+/// without interpreting that text; or with a template of the model's own, whose text is interpreted.
 class ChatTemplate {
  public:
   /// `end_of_text` is the model's end-of-text token, with which only alpaca and none end an answer; `opening` is what
@@ -57,8 +36,9 @@ class ChatTemplate {
   /// The one with this Jinja text, white space aside, if it is known.
   static std::optional<ChatTemplate> find(std::string_view text, std::string end_of_text = "");
 
-  /// Throws   ConfigError if the text is not a known one
-  static ChatTemplate recognised(std::string_view text, std::string end_of_text = "");
+  /// One that is not among the known ones.
+  /// Throws   FormatError if it can't be interpreted
+  static ChatTemplate interpreted(std::string_view text, SpecialTexts special);
 
   /// The names that `named` takes.
   static std::vector<std::string_view> names();
@@ -66,7 +46,9 @@ class ChatTemplate {
   /// The same, joined for a message.
   static std::string choices();
 
-  std::string_view name() const { return entry_.name; }
+  /// Of one that is interpreted made from its text: two of the same name are the same.
+  std::string_view name() const;
+  bool is_interpreted() const { return own_ != nullptr; }
 
   /// In Jinja, as the model carries it or, of a template that was named, as it was published: what makes other programs
   /// write the same.
@@ -82,24 +64,24 @@ class ChatTemplate {
   std::string_view end_of_turn() const;
 
   /// Whether it prints a date at all.
-  bool prints_date() const { return entry_.style == Style::smollm3 || entry_.style == Style::llama3_dated; }
-  /// The date that it prints if the options give none.
+  bool prints_date() const;
+  /// The date that it prints if the options give none; empty of one that is interpreted and has a date of its own.
   std::string date() const;
 
   /// Whether its output depends on enable_thinking.
   bool thinks_at_will() const;
   /// Whether answers may begin with reasoning that ends with </think>.
-  bool thinks() const { return entry_.style == Style::smollm3 || entry_.style == Style::qwen3; }
+  bool thinks() const;
 
   /// Whether it takes reasoning apart from an answer, and leaves it out of the turns before the last question.
-  bool takes_reasoning() const { return entry_.style == Style::qwen3; }
+  bool takes_reasoning() const;
   /// Whether a generation prompt has begun the reasoning.
-  bool opens_reasoning(const RenderOptions& options) const { return opening(options) == "<think>\n"; }
+  bool opens_reasoning(const RenderOptions& options) const;
 
   /// Refuses records with tools, which the model has another template for, that is not supported.
   void leave_tools_to_another() { tools_have_another_ = true; }
   /// Whether it tells an assistant of tools, and writes their calls.
-  bool calls_tools() const { return entry_.style == Style::qwen || entry_.style == Style::qwen3; }
+  bool calls_tools() const;
   /// Whether it writes arguments of a call that are a text as a JSON string, rather than as they are.
   bool quotes_texts() const { return entry_.quotes_texts; }
 
@@ -170,6 +152,7 @@ class ChatTemplate {
   std::string end_of_text_;
   std::string text_;
   bool tools_have_another_ = false;
+  std::shared_ptr<const detail::OwnTemplate> own_{};
 };
 
 }  // namespace lora::data

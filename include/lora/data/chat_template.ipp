@@ -3,6 +3,7 @@
 #include "lora/core/config.hpp"
 #include "lora/data/chat_template.hpp"
 #include "lora/data/chat_template_table.hpp"
+#include "lora/data/own_template.hpp"
 
 namespace lora::data {
 
@@ -23,11 +24,13 @@ LORA_INLINE std::optional<ChatTemplate> ChatTemplate::find(std::string_view text
   return ChatTemplate(*entry, std::move(end_of_text), std::string(text));
 }
 
-LORA_INLINE ChatTemplate ChatTemplate::recognised(std::string_view text, std::string end_of_text) {
-  if (auto found = find(text, std::move(end_of_text))) return *std::move(found);
-  if (strip(text).empty()) fail<ConfigError>("the model has no chat template; set template to one of ", choices());
-  fail<ConfigError>("the model's chat template is not one of the published ones; set template to one of ", choices());
+LORA_INLINE ChatTemplate ChatTemplate::interpreted(std::string_view text, SpecialTexts special) {
+  ChatTemplate chat({"", Style::interpreted, ""}, special.eos, std::string(text));
+  chat.own_ = std::make_shared<const detail::OwnTemplate>(text, std::move(special));
+  return chat;
 }
+
+LORA_INLINE std::string_view ChatTemplate::name() const { return own_ ? std::string_view(own_->name()) : entry_.name; }
 
 LORA_INLINE std::vector<std::string_view> ChatTemplate::names() {
   std::vector<std::string_view> list;
@@ -49,13 +52,16 @@ LORA_INLINE std::vector<std::string_view> ChatTemplate::markers() const {
     case Style::alpaca:
     case Style::none:
       return {end_of_text_};
+    case Style::interpreted:
+      return {own_->markers().begin(), own_->markers().end()};
     default:
       return {im_start, im_end};
   }
 }
 
 LORA_INLINE std::span<const std::string_view> ChatTemplate::markers_of_thoughts() const {
-  return thinks() ? std::span<const std::string_view>(detail::think_markers) : std::span<const std::string_view>();
+  return thinks() && !own_ ? std::span<const std::string_view>(detail::think_markers)
+                           : std::span<const std::string_view>();
 }
 
 LORA_INLINE std::string_view ChatTemplate::end_of_turn() const {
@@ -66,16 +72,40 @@ LORA_INLINE std::string_view ChatTemplate::end_of_turn() const {
     case Style::alpaca:
     case Style::none:
       return end_of_text_;
+    case Style::interpreted:
+      return own_->end_of_turn();
     default:
       return "<|im_end|>";
   }
 }
 
+LORA_INLINE bool ChatTemplate::prints_date() const {
+  return own_ ? own_->prints_date() : entry_.style == Style::smollm3 || entry_.style == Style::llama3_dated;
+}
+
 LORA_INLINE std::string ChatTemplate::date() const {
+  if (own_) return own_->writes_today() ? detail::today() : "";
   return entry_.style == Style::llama3_dated && !entry_.system.empty() ? std::string(entry_.system) : detail::today();
 }
 
+LORA_INLINE bool ChatTemplate::thinks() const {
+  return own_ ? own_->thinks() : entry_.style == Style::smollm3 || entry_.style == Style::qwen3;
+}
+
+LORA_INLINE bool ChatTemplate::takes_reasoning() const {
+  return own_ ? own_->takes_reasoning() : entry_.style == Style::qwen3;
+}
+
+LORA_INLINE bool ChatTemplate::opens_reasoning(const RenderOptions& options) const {
+  return own_ ? own_->opens_reasoning(options) : opening(options) == "<think>\n";
+}
+
+LORA_INLINE bool ChatTemplate::calls_tools() const {
+  return own_ ? own_->takes_tools() : entry_.style == Style::qwen || entry_.style == Style::qwen3;
+}
+
 LORA_INLINE bool ChatTemplate::thinks_at_will() const {
+  if (own_) return own_->thinks_at_will();
   return entry_.style == Style::smollm3 || (entry_.style == Style::qwen3 && entry_.opening.empty());
 }
 
@@ -101,8 +131,9 @@ LORA_INLINE Rendering ChatTemplate::render(std::span<const Message> messages, co
   if (!options.tools.empty() && tools_have_another_)
     fail<FormatError>("the record has tools, for which the model has a chat template of its own, tool_use, which is ",
                       "not supported; expected records without tools, or a choice by the key template");
-  if (!options.tools.empty() && !calls_tools()) fail<FormatError>("template ", entry_.name, " has no place for tools");
+  if (!options.tools.empty() && !calls_tools()) fail<FormatError>("template ", name(), " has no place for tools");
   for (std::size_t i = 0; i < messages.size(); ++i) check(messages[i], i);
+  if (own_) return own_->render(messages, options);
   Rendering out;
   switch (entry_.style) {
     case Style::chatml:
@@ -127,6 +158,8 @@ LORA_INLINE Rendering ChatTemplate::render(std::span<const Message> messages, co
     case Style::none:
       render_none(out, messages);
       return out;
+    case Style::interpreted:
+      break;
   }
   if (options.add_generation_prompt) {
     out.text += concat(im_start, "assistant\n", opening(options));
@@ -140,7 +173,7 @@ LORA_INLINE void ChatTemplate::check(const Message& message, std::size_t turn) c
     fail<FormatError>("turn ", turn + 1, " has the role \"", message.role,
                       "\"; expected system, user, assistant or tool");
   if (message.role == "tool" && detail::is_plain(entry_)) refuse("tool turns", turn);
-  if (!message.tool_calls.empty() && !calls_tools()) refuse("tool calls", turn);
+  if (!message.tool_calls.empty() && !(own_ ? own_->takes_calls() : calls_tools())) refuse("tool calls", turn);
   if (!message.tool_calls.empty() && message.role != "assistant")
     fail<FormatError>("turn ", turn + 1, " is the ", message.role, "'s and has tool calls; only an assistant calls");
   const bool only_first = entry_.style == Style::alpaca || entry_.style == Style::smollm3;
@@ -150,7 +183,7 @@ LORA_INLINE void ChatTemplate::check(const Message& message, std::size_t turn) c
 }
 
 LORA_INLINE void ChatTemplate::refuse(std::string_view what, std::size_t turn) const {
-  fail<FormatError>("template ", entry_.name, " has no place for ", what, " (turn ", turn + 1, ")");
+  fail<FormatError>("template ", name(), " has no place for ", what, " (turn ", turn + 1, ")");
 }
 
 LORA_INLINE std::string_view ChatTemplate::opening(const RenderOptions& options) const {

@@ -6,7 +6,7 @@
 namespace lora::data::detail {
 
 /// Templates of one style are rendered by the same code.
-enum class TemplateStyle { chatml, qwen, qwen3, smollm3, llama3, llama3_dated, alpaca, none };
+enum class TemplateStyle { chatml, qwen, qwen3, smollm3, llama3, llama3_dated, alpaca, none, interpreted };
 
 /// What tells templates of a style apart.
 struct TemplateEntry {

@@ -7,18 +7,18 @@
 #include <string_view>
 
 #include "lora/core/error.hpp"
+#include "lora/jinja/python_text.hpp"
 
 namespace lora::data {
 
 namespace detail {
 
-std::string_view strip_right(std::string_view text);
-
-std::string_view strip_left(std::string_view text);
+using jinja::strip_left;
+using jinja::strip_right;
 
 }  // namespace detail
 
-inline std::string_view strip(std::string_view text) { return detail::strip_right(detail::strip_left(text)); }
+using jinja::strip;
 
 namespace detail {
 
@@ -29,7 +29,7 @@ std::string without(std::string text, std::string_view part);
 /// A template's text with no white space but what it writes: between tags what Jinja leaves of it with trim_blocks and
 /// lstrip_blocks, as transformers has them, in tags one space for any but that of texts, and no comments. Empty if a
 /// tag has no end.
-std::string significant_text(std::string_view jinja);
+std::string significant_text(std::string_view text);
 
 std::string today();
 

@@ -5,35 +5,6 @@
 
 namespace lora::data::detail {
 
-/// Bytes of the white space, as Python's str.strip sees it, that starts at `text[at]`; 0 if there is none.
-LORA_INLINE std::size_t white_space_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned a = byte(at);
-  if ((a >= 9 && a <= 13) || (a >= 28 && a <= 32)) return 1;
-  if (a == 0xC2) return byte(at + 1) == 0x85 || byte(at + 1) == 0xA0 ? 2 : 0;
-  const unsigned b = byte(at + 1), c = byte(at + 2);
-  if (a < 0xE1 || a > 0xE3 || (b & 0xC0u) != 0x80u || (c & 0xC0u) != 0x80u) return 0;
-  const unsigned code = (a & 0xFu) << 12 | (b & 0x3Fu) << 6 | (c & 0x3Fu);
-  const bool white = code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 ||
-                     code == 0x202F || code == 0x205F || code == 0x3000;
-  return white ? 3 : 0;
-}
-
-LORA_INLINE std::string_view strip_right(std::string_view text) {
-  while (!text.empty()) {
-    std::size_t last = text.size() - 1;
-    while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0u) == 0x80u) --last;
-    if (white_space_at(text, last) != text.size() - last) break;
-    text.remove_suffix(text.size() - last);
-  }
-  return text;
-}
-
-LORA_INLINE std::string_view strip_left(std::string_view text) {
-  while (const std::size_t width = white_space_at(text, 0)) text.remove_prefix(width);
-  return text;
-}
-
 LORA_INLINE std::string_view strip_newlines(std::string_view text, bool left, bool right) {
   while (left && text.starts_with('\n')) text.remove_prefix(1);
   while (right && text.ends_with('\n')) text.remove_suffix(1);
@@ -70,13 +41,8 @@ LORA_INLINE std::optional<std::string> inside_of_tag(std::string_view& rest, std
   return std::nullopt;
 }
 
-LORA_INLINE std::string significant_text(std::string_view jinja) {
-  std::string lines;
-  for (std::size_t i = 0; i < jinja.size(); ++i)
-    if (jinja[i] != '\r')
-      lines += jinja[i];
-    else if (!jinja.substr(i + 1).starts_with('\n'))
-      lines += '\n';
+LORA_INLINE std::string significant_text(std::string_view text) {
+  std::string lines = jinja::with_newlines(text);
   if (lines.ends_with('\n')) lines.pop_back();
   std::string result;
   std::string_view rest = lines;

@@ -36,10 +36,11 @@ void expect_markers(const tokenizer::Tokenizer& tokenizer, const ChatTemplate& c
 /// The token that ends a text; empty if the tokenizer names none.
 std::string end_of_text(const tokenizer::Tokenizer& tokenizer);
 
-/// The template with this text, if it is known.
-std::optional<ChatTemplate> find_template(std::string_view text, const tokenizer::Tokenizer& tokenizer);
+/// The template with this text, known or interpreted; nothing if it is neither, and then `why` is told.
+std::optional<ChatTemplate> find_template(std::string_view text, const tokenizer::Tokenizer& tokenizer,
+                                          std::string* why = nullptr);
 
-/// The template of that name, or for "auto" the one recognised from the model's template text.
+/// The template of that name, or for "auto" the model's own: known by its text, or else interpreted.
 /// Throws   ConfigError that lists the choices; FormatError for a marker that the tokenizer cuts into pieces
 ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer);
 

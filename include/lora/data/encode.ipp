@@ -40,15 +40,34 @@ LORA_INLINE std::string end_of_text(const tokenizer::Tokenizer& tokenizer) {
   return eos ? tokenizer.decode(std::vector<std::int32_t>{*eos}) : "";
 }
 
-LORA_INLINE std::optional<ChatTemplate> find_template(std::string_view text, const tokenizer::Tokenizer& tokenizer) {
-  return ChatTemplate::find(text, end_of_text(tokenizer));
+LORA_INLINE SpecialTexts special_texts(const tokenizer::Tokenizer& tokenizer) {
+  const auto text = [&](std::optional<std::int32_t> id) {
+    return id ? tokenizer.decode(std::vector<std::int32_t>{*id}) : std::string();
+  };
+  return {text(tokenizer.bos()), text(tokenizer.eos()), text(tokenizer.pad()), tokenizer.special_tokens()};
+}
+
+LORA_INLINE std::optional<ChatTemplate> find_template(std::string_view text, const tokenizer::Tokenizer& tokenizer,
+                                                      std::string* why) {
+  if (auto known = ChatTemplate::find(text, end_of_text(tokenizer))) return known;
+  try {
+    if (strip(text).empty()) fail<FormatError>("the model has no chat template");
+    return ChatTemplate::interpreted(text, special_texts(tokenizer));
+  } catch (const FormatError& error) {
+    if (why != nullptr) *why = error.what();
+    return std::nullopt;
+  }
 }
 
 LORA_INLINE ChatTemplate choose_template(std::string_view name, const tokenizer::Tokenizer& tokenizer) {
-  const auto own = find_template(tokenizer.chat_template(), tokenizer);
   auto chosen = [&] {
-    if (own && (name == "auto" || name == own->name())) return *own;
-    if (name == "auto") return ChatTemplate::recognised(tokenizer.chat_template(), end_of_text(tokenizer));
+    if (name == "auto") {
+      std::string why;
+      if (auto own = find_template(tokenizer.chat_template(), tokenizer, &why)) return *std::move(own);
+      fail<ConfigError>(std::string_view(why), "; set template to one of ", ChatTemplate::choices());
+    }
+    const auto own = ChatTemplate::find(tokenizer.chat_template(), end_of_text(tokenizer));
+    if (own && name == own->name()) return *own;
     return ChatTemplate::named(name, end_of_text(tokenizer), tokenizer.decode(tokenizer.opening()));
   }();
   expect_markers(tokenizer, chosen);

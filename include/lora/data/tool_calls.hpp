@@ -1,7 +1,5 @@
 #pragma once
 
-#include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -10,6 +8,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/io/json.hpp"
+#include "lora/jinja/python_text.hpp"
 
 namespace lora::data {
 

@@ -5,39 +5,6 @@
 
 namespace lora::data::detail {
 
-/// A number with the fewest digits that read back as it, as Python's repr writes it: 1.0, 1e-05, 1e+16.
-LORA_INLINE std::string python_number(double value) {
-  char digits[64];
-  const auto written = [&](std::chars_format format) {
-    return std::string(digits, std::to_chars(digits, digits + sizeof digits, value, format).ptr);
-  };
-  const std::string scientific = written(std::chars_format::scientific);
-  const std::size_t mark = scientific.find('e');
-  int exponent = 0;
-  const std::size_t sign = scientific[mark + 1] == '+' ? 1 : 0;
-  std::from_chars(scientific.data() + mark + 1 + sign, scientific.data() + scientific.size(), exponent);
-  if (exponent < -4 || exponent >= 16) return scientific;
-  const std::string fixed = written(std::chars_format::fixed);
-  return fixed.find('.') == fixed.npos ? fixed + ".0" : fixed;
-}
-
-LORA_INLINE void add_python_text(std::string& out, std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  out += '"';
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    constexpr std::string_view plain = "\"\\\b\f\n\r\t", letters = "\"\\bfnrt";
-    if (const auto at = plain.find(c); at != plain.npos) {
-      out += {'\\', letters[at]};
-    } else if (code < 0x20) {
-      out += concat("\\u00", digits[code >> 4u], digits[code & 15u]);
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 LORA_INLINE void add_python_json(std::string& out, const io::Json& value) {
   if (value.is_object()) {
     out += '{';
@@ -45,7 +12,7 @@ LORA_INLINE void add_python_json(std::string& out, const io::Json& value) {
     for (const auto& [name, field] : io::json_fields(value)) {
       if (!first) out += ", ";
       first = false;
-      add_python_text(out, name);
+      jinja::add_json_text(out, name);
       out += ": ";
       add_python_json(out, field);
     }
@@ -58,13 +25,13 @@ LORA_INLINE void add_python_json(std::string& out, const io::Json& value) {
     }
     out += ']';
   } else if (value.is_string()) {
-    add_python_text(out, value.get_ref<const std::string&>());
+    jinja::add_json_text(out, value.get_ref<const std::string&>());
   } else if (value.is_number_float()) {
     // The parser reads integers past 64 bits as such numbers; Python would keep their digits.
     const double number = value.get<double>();
     if (number >= 0x1p64 || number <= -0x1p63)
-      fail<FormatError>("the number ", python_number(number), "; expected one above -2^63 and below 2^64");
-    out += python_number(number);
+      fail<FormatError>("the number ", jinja::python_number(number), "; expected one above -2^63 and below 2^64");
+    out += jinja::python_number(number);
   } else {
     out += io::to_text(value, -1);
   }

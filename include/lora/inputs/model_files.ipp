@@ -45,6 +45,29 @@ LORA_INLINE model::Source whole_source(const std::string& name) {
   return model::Source::open(path);
 }
 
+LORA_INLINE data::ChatTemplate choose_for(const settings::Config& config, const tokenizer::Tokenizer& tokenizer,
+                                          const tokenizer::ChatFiles& adapter) {
+  const std::string& key = config.template_name;
+  if (adapter.chat_template.empty()) return data::choose_template(key, tokenizer);
+  const std::string folder = find_adapter(config.adapter_name_or_path).native();
+  std::string why;
+  const auto trained = data::find_template(adapter.chat_template, tokenizer, &why);
+  if (trained && (key == "auto" || key == trained->name())) {
+    if (key == "auto" && adapter.chat_template == tokenizer.chat_template())
+      return data::choose_template(key, tokenizer);
+    data::expect_markers(tokenizer, *trained);
+    return *trained;
+  }
+  auto chosen = data::choose_template(key, tokenizer);
+  if (trained) {
+    log::warn("key template: given ", key, ", but the adapter ", folder, " was trained with ", trained->name());
+  } else if (adapter.chat_template != tokenizer.chat_template()) {
+    log::warn("the chat template of the adapter ", folder, " can't be used (", std::string_view(why),
+              "); conversations are ", "written by ", chosen.name(), key == "auto" ? ", the model's own" : "");
+  }
+  return chosen;
+}
+
 }  // namespace lora::inputs::detail
 
 namespace lora::inputs {
@@ -131,23 +154,9 @@ LORA_INLINE tokenizer::ChatFiles chat_files_of_adapter(const settings::Config& c
 
 LORA_INLINE data::ChatTemplate template_of(const settings::Config& config, const tokenizer::Tokenizer& tokenizer,
                                            const tokenizer::ChatFiles& adapter) {
-  const std::string& key = config.template_name;
-  if (adapter.chat_template.empty()) return data::choose_template(key, tokenizer);
-  const std::string folder = find_adapter(config.adapter_name_or_path).native();
-  const auto trained = data::find_template(adapter.chat_template, tokenizer);
-  if (trained && (key == "auto" || key == trained->name())) {
-    if (key == "auto" && adapter.chat_template == tokenizer.chat_template())
-      return data::choose_template(key, tokenizer);
-    data::expect_markers(tokenizer, *trained);
-    return *trained;
-  }
-  auto chosen = data::choose_template(key, tokenizer);
-  if (trained) {
-    log::warn("key template: given ", key, ", but the adapter ", folder, " was trained with ", trained->name());
-  } else if (adapter.chat_template != tokenizer.chat_template()) {
-    log::warn("the chat template of the adapter ", folder, " is not one of the published ones; conversations are ",
-              "written by ", chosen.name(), key == "auto" ? ", the model's own" : "");
-  }
+  auto chosen = detail::choose_for(config, tokenizer, adapter);
+  if (chosen.is_interpreted())
+    log::info("the chat template is none of the known ones: its text is interpreted (", chosen.name(), ")");
   return chosen;
 }
 
@@ -167,6 +176,7 @@ LORA_INLINE void refuse_unused_by(const std::optional<data::ChatTemplate>& chat_
 LORA_INLINE data::RenderOptions render_options(const settings::Config& config) {
   data::RenderOptions options;
   options.enable_thinking = config.enable_thinking.value_or(true);
+  options.thinking_is_default = !config.enable_thinking;
   options.date = config.date;
   return options;
 }

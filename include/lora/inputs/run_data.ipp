@@ -84,7 +84,8 @@ LORA_INLINE settings::Config RunData::settle(settings::Config config, const Earl
   if (chat.thinks_at_will()) {
     const io::Json was = config.enable_thinking ? io::Json() : earlier("enable_thinking");
     if (was.is_boolean()) config.enable_thinking = was.get<bool>();
-    enable_thinking_ = config.enable_thinking = config.enable_thinking.value_or(true);
+    if (!config.enable_thinking && !chat.is_interpreted()) config.enable_thinking = true;
+    enable_thinking_ = config.enable_thinking;
   }
   return config;
 }

@@ -82,7 +82,8 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Arithmetic; auto: the model's own, float32 where bfloat16 would be slower. merge: the type to store, auto: as "
        "stored"},
       {"template", "model", running | tokenize, &C::template_name, any, template_names(), "",
-       "Chat template; auto: the adapter's, else recognised from the model's own"},
+       "Chat template; auto: the adapter's, else the model's own, interpreted where its text is none of the known "
+       "ones"},
       {"enable_thinking", "model", running | tokenize, &C::enable_thinking, any, free, "true",
        "Of qwen3 and smollm3: false puts an empty think block before an answer, in training as in eval, generate and "
        "chat"},

@@ -78,6 +78,10 @@ class Tokenizer {
 
   std::optional<std::int32_t> bos() const { return parts_->bos; }
   std::optional<std::int32_t> eos() const { return parts_->eos; }
+  std::optional<std::int32_t> pad() const { return parts_->pad; }
+
+  /// The texts of all tokens that decode can leave out, in the order of their ids.
+  std::vector<std::string> special_tokens() const;
 
   /// Hashes by which another run tells whether its tokenizer gives the same ids, or what in it differs.
   Fingerprints fingerprint() const { return parts_->fingerprints(); }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "lora/core/config.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
@@ -81,6 +83,15 @@ LORA_INLINE std::string Tokenizer::decode(std::span<const std::int32_t> ids, boo
   if (parts_->model->adds_leading_space() && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
   bytes = unicode::replace_invalid_utf8(std::move(bytes));
   return parts_->cleans_up_spaces ? detail::without_extra_spaces(std::move(bytes)) : bytes;
+}
+
+LORA_INLINE std::vector<std::string> Tokenizer::special_tokens() const {
+  std::map<std::int32_t, std::string> tokens;
+  for (const auto& [id, token] : parts_->added)
+    if (token.special) tokens.emplace(id, token.content);
+  std::vector<std::string> texts;
+  for (auto& entry : tokens) texts.push_back(std::move(entry.second));
+  return texts;
 }
 
 LORA_INLINE std::uint64_t Tokenizer::saved_bytes() const {

@@ -46,7 +46,7 @@ settings::Config resolved_settings(settings::Config config, D& dev, const model:
     if (const settings::Key& key = *settings::find_key(name); offence(config, key)) reset(config, key);
   config.dtype = name_of(precision_of<T>());
   config.rope_theta = decoder.config().rope.theta;
-  if (text.chat_template) config.template_name = text.chat_template->name();
+  if (text.chat_template && !text.chat_template->is_interpreted()) config.template_name = text.chat_template->name();
   if constexpr (requires { dev.threads(); }) {
     config.device = "cpu";
     config.threads = dev.threads();
