@@ -138,11 +138,11 @@ TEST_CASE("dataset: several files follow each other, and max_samples takes the f
     nothing.max_samples = none;
     CHECK(Dataset::open(paths, nothing).size() == 0);
   }
-  files[1].max_samples = 3;
-  files[1].exact = true;
+  files[1].required = 3;
+  files[1].max_samples = 1;
   CHECK(test::holds(test::message_of<FormatError>([&] { (void)Dataset::open(files); }),
                     "records, expected the 3 that num_samples of its name, or the number behind #, asks for"));
-  files[1].exact = false;
+  files[1].required = {};
   files[0].max_samples = 0;
   files[1].max_samples = {};
   const auto later = Dataset::open(files);  // the first file has no record left

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -156,12 +157,19 @@ TEST_CASE("own_template: what it is told, and what it asks for") {
   const auto dated = chat("{{ date_string }} {{ strftime_now('%Y') }}");
   CHECK(dated.prints_date());
   CHECK(dated.date().size() == 10);
-  CHECK(dated.render(question, {.date = "2025-03-09"}).text == "Q<|im_end|>09 Mar 2025 2025");
+  CHECK(dated.render(question, {.date = "2025-03-09"}).text == "Q<|im_end|> 2025");
   const auto old = chat("{{ date_string or 'long ago' }}");
   CHECK(old.prints_date());
   CHECK(old.date().empty());
   CHECK(old.render(question).text == "Q<|im_end|>long ago");
+  CHECK(old.render(question, {.date = "2025-03-09"}).text == "Q<|im_end|>09 Mar 2025");
   CHECK(chat("{{ bos_token ~ eos_token ~ pad_token }}").render(question).text == "Q<|im_end|><|begin_of_text|></s>");
+  // One that needs a system prompt is asked with one.
+  const auto led = interpreted(
+      "{% if messages[0].role != 'system' %}{{ raise_exception('no system') }}{% endif %}"
+      "{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}"
+      "{% if add_generation_prompt %}<think>{# </think> #}{% endif %}");
+  CHECK(led.opens_reasoning({}));
   const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "A", "because"}};
   CHECK(message_of([&] {
           chat("").render(talk);
@@ -170,6 +178,33 @@ TEST_CASE("own_template: what it is told, and what it asks for") {
             interpreted(
                 "{% for m in messages %}{{ m.reasoning_content }}{{ m.thinking }}{{ m.content }}<|im_end|>{% endfor %}")
                 .render(talk)) == "Q<|im_end|>⟦becausebecauseA<|im_end|>⟧");
+}
+
+TEST_CASE("own_template: what a next turn begins with is no end of an answer") {
+  const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "A"}, {"user", "R"}, {"assistant", "B"}};
+  const auto once = interpreted(
+      "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
+      "{% if add_generation_prompt %}<|assistant|>\n{% else %}{{ eos_token }}{% endif %}");
+  CHECK(message_of([&] { once.render(talk); }) ==
+        "where the answer of turn 2 ends in what the template writes can't be told: no special token stands behind it");
+  CHECK(marked(once.render(std::span(talk).first(2))) == "<|user|>\nQ\n<|assistant|>\n⟦A\n</s>⟧");
+}
+
+TEST_CASE("own_template: thoughts go where they are not wanted, and are not lost where they are") {
+  const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "<think>\nso\n</think>\n\nA"}};
+  const auto qwen3 = interpreted(io::read_file(test::template_data("qwen3.jinja")));
+  const data::RenderOptions without{.enable_thinking = false};
+  CHECK(
+      marked(qwen3.render(qwen3.turns_of(talk, without), without)).ends_with("<think>\n\n</think>\n\n⟦A<|im_end|>⟧\n"));
+  CHECK(marked(qwen3.render(qwen3.turns_of(talk, {}), {})).ends_with("⟦<think>\nso\n</think>\n\nA<|im_end|>⟧\n"));
+  const auto forgetful =
+      interpreted("{% for m in messages %}{{ m.content.split('</think>')[-1] }}<|im_end|>{% endfor %}");
+  CHECK(message_of([&] { forgetful.render(talk); }) ==
+        "the template leaves out the reasoning of the last turn, which then would not be learnt; expected answers "
+        "without "
+        "it, or a template that keeps it");
+  const std::vector<Message> earlier = {talk[0], talk[1], {"user", "R"}, {"assistant", "B"}};
+  CHECK(forgetful.render(earlier).answers.size() == 2);
 }
 
 TEST_CASE("own_template: what ends nowhere, or is left out, is refused by name") {

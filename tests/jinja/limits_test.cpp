@@ -42,6 +42,9 @@ TEST_CASE("jinja limits: a template that goes on and on ends by its steps") {
   // Work on long texts counts, and so do comparisons inside of a filter.
   CHECK(outcome("{% set a = 'a' * 1000000 %}{% for i in range(9999) %}{{ a == a ~ 'b' }}{{ a.find('b') }}{% endfor %}")
             .ends_with("rendering takes more than 5000000 steps"));
+  std::string names;
+  for (int i = 0; i < 50000; ++i) names += "{%set a" + std::to_string(i) + "=0%}";
+  CHECK(outcome("{% for a in [1] %}" + names + "{% endfor %}").ends_with("rendering takes more than 5000000 steps"));
   CHECK(outcome("{{ range(90000) | list | unique | list | length }}") ==
         "t:1:26: rendering takes more than 5000000 steps");
 }
@@ -87,6 +90,15 @@ TEST_CASE("jinja limits: macros and values are not nested without end") {
   fine.replace(fine.find('N'), 1, "249");
   CHECK(outcome(deep).ends_with("lists and mappings are nested deeper than 250 levels"));
   CHECK(outcome(fine) == repeated("[", 250) + repeated("]", 250));
+  const std::string functions =
+      "a function in a list, mapping or namespace is not supported; it can be called, or have a name";
+  CHECK(outcome(
+            "{% set ns = namespace(x=[]) %}{% for i in range(600) %}{% for j in range(600) %}{% set ns.x = [ns.x.copy] "
+            "%}{% endfor %}{% endfor %}")
+            .ends_with(functions));
+  CHECK(outcome("{% set ns = namespace() %}{% for a in [1] %}{% set ns.x = loop.cycle %}{% endfor %}")
+            .ends_with(functions));
+  CHECK(outcome("{{ {'a': 'b'.upper} }}").ends_with(functions));
   CHECK(outcome("{% set ns = namespace() %}{% set ns.x = ns %}") ==
         "t:1:34: a namespace in a list, mapping or namespace is not supported");
   CHECK(outcome("{% set ns = namespace() %}{{ {'a': ns} }}") ==
@@ -140,6 +152,12 @@ TEST_CASE("jinja limits: errors name line and column, and what was found") {
   CHECK(outcome("{% for a in b recursive %}{% endfor %}") == "t:1:15: recursive loops are not supported");
   CHECK(outcome("{% break %}") == "t:1:4: found break outside of a loop");
   CHECK(outcome("{% set loop = 1 %}") == "t:1:8: loop can't be assigned to");
+  CHECK(outcome("{{ 'a b'.split(none, -9223372036854775807 - 1) }}") == "['a', 'b']");
+  CHECK(outcome("{{ '\x7F' | tojson(ensure_ascii=true) }}") == R"("\u007f")");
+  CHECK(outcome("{{ ['a\U000E0101'] }}") == "['a\U000E0101']");
+  CHECK(outcome("{{ '+-5' | int }}{{ '+-5' | float }}") == "00.0");
+  CHECK(outcome("{% macro m(a=b, b=2) %}{{ a is defined }}{% endmacro %}{{ m() }}") == "False");
+  CHECK(outcome("{% for a in [1] %}{{ loop is iterable }}{% endfor %}") == "True");
   CHECK(outcome("{{ cycler(1) }}") == "t:1:4: cycler is not supported");
   CHECK(outcome("{{ f(*a) }}") == "t:1:6: found *; expected an expression");
   CHECK(outcome("{{ 99999999999999999999 }}") == "t:1:4: the number 99999999999999999999; expected one of 64 bits");

@@ -51,7 +51,7 @@ Expected expected(const T* x, const double* w, Index cols, bool in_blocks) {
       largest = std::max(largest, std::abs(value));
       weights += std::abs(w[i]);
       result.value += w[i] * value;
-      // Minima and centres are summed apart, so that what they add is as large as what it is subtracted from.
+      // Minima are summed apart, so that what they add is as large as what it is subtracted from.
       magnitude += std::abs(w[i] * value);
     }
     if (in_blocks) {

@@ -164,14 +164,21 @@ TEST_CASE("data sets: a number behind # is how many of the first records are rea
   const Folder folder;
   CHECK(folder.found({"identity#3"}).dataset[0].max_samples == 3);
   // Which the file must have, as num_samples of a name; max_samples is a bound.
-  CHECK(folder.found({"identity#3"}).dataset[0].exact);
-  CHECK(folder.found({"pairs"}).dataset[0].exact);
-  CHECK(folder.found({folder.path("i.json#20")}).dataset[0].exact);
-  CHECK_FALSE(folder.found({"identity"}).dataset[0].exact);
+  CHECK(folder.found({"identity#3"}).dataset[0].required == 3);
+  CHECK(folder.found({"pairs"}).dataset[0].required == 7);
+  CHECK(folder.found({folder.path("i.json#20")}).dataset[0].required == 20);
+  CHECK_FALSE(folder.found({"identity"}).dataset[0].required);
   Config bound = folder.with({"identity"});
   bound.max_samples = 5;
   (void)find_datasets(bound, train_command);
-  CHECK_FALSE(bound.dataset[0].exact);
+  CHECK_FALSE(bound.dataset[0].required);
+  bound = folder.with({"pairs"});
+  bound.max_samples = 5;
+  (void)find_datasets(bound, train_command);
+  CHECK(bound.dataset[0].required == 7);
+  CHECK(bound.dataset[0].max_samples == 5);
+  CHECK(folder.found({"pairs#3"}).dataset[0].required == 7);
+  CHECK(folder.found({"pairs#30"}).dataset[0].required == 30);
   CHECK(folder.found({"pairs#3"}).dataset[0].max_samples == 3);
   CHECK(folder.found({"pairs#30"}).dataset[0].max_samples == 7);
   const auto file = folder.found({folder.path("i.json#20")}).dataset[0];

@@ -53,11 +53,13 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"no_rope_layers", "model", "tegcmx", "LAYERS", "as the model",
        "layer indices and inclusive ranges a..b, comma-separated (in JSON an array), at least 0 and at most 1e+05"},
       {"dataset", "data", "teg", "LIST", "",
-       "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples, columns, "
+       "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples, num_samples, "
+       "columns, "
        "tags})"},
       {"dataset_dir", "data", "teg", "TEXT", "data", "a folder: nothing is downloaded"},
       {"eval_dataset", "data", "t", "LIST", "none",
-       "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples, columns, "
+       "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples, num_samples, "
+       "columns, "
        "tags})"},
       {"mix_strategy", "data", "t", "TEXT", "concat", "one of concat, interleave_under, interleave_over"},
       {"interleave_probs", "data", "t", "LIST", "the files' weights, else equal shares",
@@ -212,8 +214,8 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
 
 TEST_CASE("keys: a sentence calls other keys and their values by their names") {
   std::set<std::string_view> known = {
-      "lora_A",      "lora_B", "modules_to_save", "final_model", "evaluation_results", "generation_config",
-      "dataset_info"};  // files, and what is in them
+      "lora_A",       "lora_B",     "modules_to_save", "final_model", "evaluation_results", "generation_config",
+      "dataset_info", "num_samples"};  // files, and what is in them
   for (const Key& key : keys()) {
     known.insert(key.name);
     known.insert(key.choices.begin(), key.choices.end());

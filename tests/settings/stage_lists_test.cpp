@@ -154,12 +154,15 @@ TEST_CASE("stage lists: JSON of another form is refused with its place") {
 }
 
 TEST_CASE("stage lists: files are the same from the command line, a file and run_config.json") {
-  const std::string text = R"(["a.jsonl", {"path": "b,c.txt", "weight": 2, "name": "b", "max_samples": 7}])";
+  const std::string text = R"(["a.jsonl", {"path": "b,c.txt", "weight": 2, "name": "b", "max_samples": 7}, )"
+                           R"({"path": "d", "num_samples": 9}, {"path": "e", "num_samples": 9, "max_samples": 4}])";
   data::DataFile file("b,c.txt");
   file.weight = 2;
   file.name = "b";
   file.max_samples = 7;
-  const std::vector<data::DataFile> files = {"a.jsonl", file};
+  std::vector<data::DataFile> files = {"a.jsonl", file, "d", "e"};
+  for (std::size_t i : {2, 3}) files[i].require(9);
+  files[3].keep(4);
   const Key& key = *find_key("dataset");
   Config line, json, again;
   set_from_text(line, key, text);
@@ -200,13 +203,17 @@ TEST_CASE("stage lists: what is wrong with a file is said by its number") {
     });
   };
   const std::string allowed = std::string("; allowed: ") + settings::allowed(*find_key("dataset"));
-  CHECK(said(R"([{"path": "a"}, {"file": "b"}])") ==
-        "key dataset: file 2: the field \"file\"; expected path, weight, name, max_samples, columns, tags" + allowed);
+  CHECK(
+      said(R"([{"path": "a"}, {"file": "b"}])") ==
+      "key dataset: file 2: the field \"file\"; expected path, weight, name, max_samples, num_samples, columns, tags" +
+          allowed);
   CHECK(said(R"([{"weight": 1}])") == "key dataset: file 1: \"path\" is missing" + allowed);
   CHECK(said(R"([{"path": "a", "weight": 0}])") ==
         "key dataset: file 1: \"weight\" is 0; expected a number above 0" + allowed);
   CHECK(said(R"([{"path": "a", "max_samples": 0}])") ==
         "key dataset: file 1: \"max_samples\" is 0; expected 1 or more" + allowed);
+  CHECK(said(R"([{"path": "a", "num_samples": -1}])") ==
+        "key dataset: file 1: \"num_samples\" is -1; expected 1 or more" + allowed);
   CHECK(said(R"([{"path": "a"}, 3])") == "key dataset: file 2: expected an object" + allowed);
   CHECK(test::holds(said(R"([{"path": "a")"), "key dataset: the value:1:"));
   CHECK(said(R"([{"path": ""}])") == "key dataset: file 1: \"path\" is empty" + allowed);

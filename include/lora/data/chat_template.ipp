@@ -53,7 +53,8 @@ LORA_INLINE std::vector<std::string_view> ChatTemplate::markers() const {
     case Style::none:
       return {end_of_text_};
     case Style::interpreted:
-      return {own_->markers().begin(), own_->markers().end()};
+      if (end_of_turn().empty()) return {};  // it can be talked with, but not trained
+      return {end_of_turn()};
     default:
       return {im_start, im_end};
   }
@@ -117,11 +118,12 @@ LORA_INLINE std::string_view ChatTemplate::without_thoughts(std::string_view ans
 LORA_INLINE std::vector<Message> ChatTemplate::turns_of(std::span<const Message> messages,
                                                         const RenderOptions& options) const {
   std::vector<Message> turns(messages.begin(), messages.end());
-  if (entry_.style != Style::qwen3 || !thinks_at_will() || options.enable_thinking) return turns;
+  const bool drops = own_ ? own_->thinks() : entry_.style == Style::qwen3;
+  if (!drops || !thinks_at_will() || options.enable_thinking) return turns;
   for (Message& turn : turns) {
     if (turn.role != "assistant") continue;
     if (!turn.reasoning) turn.content = std::string(without_thoughts(turn.content));
-    turn.reasoning = "";
+    if (takes_reasoning()) turn.reasoning = "";
   }
   return turns;
 }

@@ -18,8 +18,8 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
       dataset.add_list(file.path, list->second, file.columns);
     }
     const Index found = dataset.size() - before;
-    if (file.exact && file.max_samples && *file.max_samples > found)
-      fail<FormatError>(file.path, ": found ", found, " records, expected the ", *file.max_samples,
+    if (file.required && *file.required > found)
+      fail<FormatError>(file.path, ": found ", found, " records, expected the ", *file.required,
                         " that num_samples of its name, or the number behind #, asks for");
     if (file.max_samples && *file.max_samples < found) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
   }

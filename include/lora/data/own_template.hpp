@@ -22,8 +22,6 @@ class OwnTemplate {
   const std::string& name() const { return name_; }
   /// Empty if it writes no special token behind an answer.
   const std::string& end_of_turn() const { return end_; }
-  /// What it writes that is to be one token each.
-  const std::vector<std::string>& markers() const { return markers_; }
   bool prints_date() const { return writes_today() || template_.names("date_string"); }
   /// Whether it writes the day on which it is rendered.
   bool writes_today() const { return template_.names("strftime_now"); }
@@ -53,6 +51,9 @@ class OwnTemplate {
   std::size_t end_of(std::span<const Message> messages, const RenderOptions& options, std::size_t turn,
                      std::string_view text, std::size_t begin) const;
 
+  /// Throws   FormatError where the last answer would lose its reasoning
+  void expect_thoughts(const Message& last) const;
+
   /// The special token at a place of a text; empty if there is none.
   std::string_view token_at(std::string_view text, std::size_t at) const;
 
@@ -60,10 +61,12 @@ class OwnTemplate {
   SpecialTexts special_;
   jinja::Template template_;
   bool thinks_, takes_reasoning_, takes_calls_;
-  std::string tail_{};           // what it writes behind the last answer
-  std::size_t end_in_tail_ = 0;  // where its end-of-turn token ends there
+  bool loses_thoughts_ = false;                                // even of the last answer
+  std::vector<Message> question_ = {{"user", "A question."}};  // with a system prompt where it needs one
+  std::string tail_{};                                         // what it writes behind the last answer
+  std::size_t end_in_tail_ = 0;                                // where its end-of-turn token ends there
   std::string end_{};
-  std::vector<std::string> markers_{};
+  std::vector<std::string> openers_{};  // tokens with which turns begin
 };
 
 }  // namespace lora::data::detail

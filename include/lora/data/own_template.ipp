@@ -89,17 +89,22 @@ LORA_INLINE OwnTemplate::OwnTemplate(std::string_view text, SpecialTexts special
       thinks_(text.find("</think>") != text.npos),
       takes_reasoning_(template_.asks_for("reasoning_content") || template_.asks_for("thinking")),
       takes_calls_(text.find("tool_calls") != text.npos) {
-  for (const std::string_view other : {"unk_token", "sep_token", "cls_token", "mask_token"})
+  for (const std::string_view other :
+       {"unk_token", "sep_token", "cls_token", "mask_token", "additional_special_tokens"})
     if (template_.names(other))
       fail<FormatError>("the model's chat template writes ", other, ", which is not supported");
   const std::string answer = stand_in(text);
-  std::vector<Message> probe = {{"user", "A question."}, {"assistant", answer}};
+  const auto with_answer = [&](const std::string& before = "") {
+    std::vector<Message> turns = question_;
+    turns.push_back({"assistant", before + answer});
+    return write(turns, {});
+  };
   std::string written;
   try {
-    written = write(probe, {});
+    written = with_answer();
   } catch (const FormatError&) {
-    probe.insert(probe.begin(), Message{"system", "A system prompt."});
-    written = write(probe, {});
+    question_.insert(question_.begin(), Message{"system", "A system prompt."});
+    written = with_answer();
   }
   const std::size_t at = written.rfind(answer);
   if (at == written.npos) fail<FormatError>("the model's chat template leaves out what the assistant says");
@@ -109,12 +114,13 @@ LORA_INLINE OwnTemplate::OwnTemplate(std::string_view text, SpecialTexts special
       end_ = token;
       end_in_tail_ = i + token.size();
     }
-  for (std::size_t i = 0; i < written.size(); ++i) {
-    const std::string marker(marker_at(written, i));
-    if (!marker.empty() && std::find(markers_.begin(), markers_.end(), marker) == markers_.end())
-      markers_.push_back(marker);
-  }
-  if (!end_.empty() && std::find(markers_.begin(), markers_.end(), end_) == markers_.end()) markers_.push_back(end_);
+  loses_thoughts_ = thinks_ && with_answer("<think>\nA thought.\n</think>\n\n").find("A thought.") == written.npos;
+  std::vector<std::string_view> before;
+  const std::string_view to_question = std::string_view(written).substr(0, written.find(question_.back().content));
+  for (std::size_t i = 0; i < to_question.size(); ++i)
+    if (const std::string_view token = token_at(to_question, i); !token.empty() && token != special_.bos)
+      before.push_back(token);
+  if (!before.empty()) openers_ = {std::string(before.front()), std::string(before.back())};
 }
 
 LORA_INLINE std::string_view OwnTemplate::token_at(std::string_view text, std::size_t at) const {
@@ -145,7 +151,7 @@ LORA_INLINE std::string OwnTemplate::write(std::span<const Message> messages, co
   if (!special_.eos.empty()) variables.push_back({"eos_token", &eos});
   if (!special_.pad.empty()) variables.push_back({"pad_token", &pad});
   if (!options.thinking_is_default) variables.push_back({"enable_thinking", &thinking});
-  if (!options.date.empty()) {
+  if (!options.date.empty() && !writes_today()) {  // which writes it as it likes
     date = written_date(options.date, false);
     variables.push_back({"date_string", &date});
   }
@@ -153,8 +159,7 @@ LORA_INLINE std::string OwnTemplate::write(std::span<const Message> messages, co
 }
 
 LORA_INLINE bool OwnTemplate::opens_reasoning(const RenderOptions& options) const {
-  const std::string prompt = write(std::vector<Message>{{"user", "A question."}}, options, true);
-  return strip(prompt).ends_with("<think>");
+  return strip(write(question_, options, true)).ends_with("<think>");
 }
 
 LORA_INLINE std::optional<OwnTemplate::Place> OwnTemplate::place_of(std::span<const Message> messages,
@@ -218,7 +223,8 @@ LORA_INLINE std::size_t OwnTemplate::end_of(std::span<const Message> messages, c
     for (std::size_t at = first; at < text.size() && (calls || at == first); ++at) {
       const std::string_view token = token_at(text, at);
       if (token.empty()) continue;
-      if (calls && token != end_) break;
+      const bool opens = std::find(openers_.begin(), openers_.end(), token) != openers_.end();
+      if (token != end_ && (calls || opens)) break;
       return at + token.size();
     }
   }
@@ -229,6 +235,14 @@ LORA_INLINE std::size_t OwnTemplate::end_of(std::span<const Message> messages, c
   }
   fail<FormatError>("where the answer of turn ", turn + 1,
                     " ends in what the template writes can't be told: ", "no special token stands behind it");
+}
+
+LORA_INLINE void OwnTemplate::expect_thoughts(const Message& last) const {
+  const bool thinks = last.reasoning ? !last.reasoning->empty() : strip_left(last.content).starts_with("<think>");
+  if (loses_thoughts_ && thinks && last.learnt)
+    fail<FormatError>(
+        "the template leaves out the reasoning of the last turn, which then would not be learnt; expected ",
+        "answers without it, or a template that keeps it");
 }
 
 LORA_INLINE Rendering OwnTemplate::render(std::span<const Message> messages, const RenderOptions& options) const {
@@ -245,6 +259,7 @@ LORA_INLINE Rendering OwnTemplate::render(std::span<const Message> messages, con
     const std::size_t before = out.answers.empty() ? 0 : out.answers.back().end;
     if (begin < before || end < begin)
       fail<FormatError>("the answer of turn ", turn + 1, " is written within another one");
+    if (turn + 1 == messages.size()) expect_thoughts(messages[turn]);
     out.answers.push_back({begin, end});
   }
   return out;

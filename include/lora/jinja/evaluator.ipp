@@ -92,13 +92,11 @@ LORA_INLINE Evaluator::Flow Evaluator::loop(const Statement& statement, Scope* s
       return truth(evaluate(statement.condition, &own));
     };
   const auto items = std::make_shared<Loop>(iterable(meter_, values), std::move(passes));
-  const auto name = std::find(tree_.names.begin(), tree_.names.end(), "loop");
   bool any = false;
   while (items->next()) {
     any = true;
     Scope inner{scope};
-    if (name != tree_.names.end())
-      inner.names.emplace_back(static_cast<Symbol>(name - tree_.names.begin()), Value::of(items));
+    if (tree_.loop) inner.names.emplace_back(*tree_.loop, Value::of(items));
     meter_.at(statement.place);
     assign(statement.target, items->current(), &inner);
     if (execute(statement.bodies[0], &inner, out) == Flow::stop) break;
@@ -124,6 +122,7 @@ LORA_INLINE void Evaluator::assign(Symbol symbol, Value value, Scope* scope) {
     root_[symbol] = std::move(value);
     return;
   }
+  meter_.step(scope->names.size() / 8);
   for (auto& [name, known] : scope->names)
     if (name == symbol) {
       known = std::move(value);
@@ -159,9 +158,11 @@ LORA_INLINE void Evaluator::assign(const Target& target, Value value, Scope* sco
 }
 
 LORA_INLINE Value Evaluator::look_up(Symbol symbol, const Scope* scope) const {
-  for (; scope != nullptr; scope = scope->outer)
+  for (; scope != nullptr; scope = scope->outer) {
+    meter_.step(scope->names.size() / 8);
     for (const auto& [name, value] : scope->names)
-      if (name == symbol) return value;
+      if (name == symbol) return value.is_absent() ? Value() : value;  // a macro's argument that has no value yet
+  }
   if (!root_[symbol].is_absent()) return root_[symbol];
   const auto global = global_named(tree_.names[symbol]);
   return global ? Value::of(std::make_shared<Function>(Function{Function::Kind::global, *global})) : Value();

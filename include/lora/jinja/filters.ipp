@@ -168,9 +168,12 @@ LORA_INLINE bool read_real(Meter& meter, std::string_view text, double& number) 
     if (text[i] == '_' && i > 0 && digit(i - 1) && digit(i + 1)) continue;
     digits += to_lower(text[i]);
   }
-  if (digits.starts_with('+')) digits.erase(0, 1);
-  if (digits.starts_with('+') || digits.find("nan(") != digits.npos) return false;
-  if (digits.starts_with("-") && digits.substr(1).starts_with('-')) return false;
+  const auto has_sign = [&] { return digits.starts_with('+') || digits.starts_with('-'); };
+  if (digits.starts_with('+')) {
+    digits.erase(0, 1);
+    if (has_sign()) return false;
+  }
+  if (digits.find("nan(") != digits.npos) return false;
   const char* const end = digits.data() + digits.size();
   const auto read = std::from_chars(digits.data(), end, number);
   if (read.ec == std::errc::result_out_of_range)

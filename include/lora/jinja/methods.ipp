@@ -102,7 +102,7 @@ LORA_INLINE Value text_replace(Meter& meter, std::string_view text, const Value&
   TextBuilder out(meter);
   std::size_t at = 0;
   if (old.empty()) {
-    for (std::size_t bytes = 0; most != 0; --most) {
+    for (std::size_t bytes = 0; most != 0; most -= most > 0 ? 1 : 0) {
       out.add(other);
       if (at == text.size()) return out.value();
       bytes = bytes_at(text, at);
@@ -112,7 +112,8 @@ LORA_INLINE Value text_replace(Meter& meter, std::string_view text, const Value&
     }
     return out.add(text.substr(at)).value();
   }
-  for (std::size_t found = text.find(old); found != text.npos && most != 0; found = text.find(old, at), --most) {
+  for (std::size_t found = text.find(old); found != text.npos && most != 0; found = text.find(old, at)) {
+    if (most > 0) --most;
     out.add(text.substr(at, found - at)).add(other);
     meter.step();
     at = found + old.size();
@@ -126,7 +127,7 @@ LORA_INLINE std::vector<std::string_view> words_of(std::string_view text, std::i
   for (text = strip_left(text); !text.empty(); text = strip_left(text)) {
     std::size_t end = 0;
     while (end < text.size() && white_space_at(text, end) == 0) end += bytes_at(text, end);
-    if (most-- == 0) end = text.size();
+    if (most >= 0 && most-- == 0) end = text.size();
     words.push_back(text.substr(0, end));
     text.remove_prefix(end);
   }
@@ -143,7 +144,7 @@ LORA_INLINE Value text_split(Meter& meter, std::string_view text, const Argument
     const std::string& between = text_argument(meter, arguments[0], "sep");
     if (between.empty()) meter.fail("a text can't be split at an empty one");
     meter.read(text.size() * (1 + between.size() / 64));
-    for (std::size_t found = 0; most != 0; --most) {
+    for (std::size_t found = 0; most != 0; most -= most > 0 ? 1 : 0) {
       found = from_right ? text.rfind(between) : text.find(between);
       if (found == text.npos) break;
       meter.step();

@@ -413,7 +413,8 @@ LORA_INLINE std::size_t length(Meter& meter, const Value& value) {
 }
 
 LORA_INLINE bool is_iterable(const Value& value) {
-  return value.is_undefined() || value.is_text() || value.is(Value::Kind::dict) || value.is(Value::Kind::sequence);
+  return value.is_undefined() || value.is_text() || value.is(Value::Kind::dict) || value.is(Value::Kind::sequence) ||
+         value.is(Value::Kind::loop);
 }
 
 LORA_INLINE Value iterable(Meter& meter, const Value& value) {

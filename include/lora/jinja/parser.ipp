@@ -6,6 +6,10 @@
 #include <initializer_list>
 #include <iterator>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -32,6 +36,7 @@ class Parser {
 
   Tree run() {
     tree_.body = statements({});
+    if (const auto loop = symbols_.find("loop"); loop != symbols_.end()) tree_.loop = loop->second;
     return std::move(tree_);
   }
 
@@ -95,16 +100,13 @@ class Parser {
   }
 
   Symbol symbol(std::string_view name) {
-    const auto found = std::find(tree_.names.begin(), tree_.names.end(), name);
-    if (found == tree_.names.end()) {
-      tree_.names.emplace_back(name);
-      return static_cast<Symbol>(tree_.names.size() - 1);
-    }
-    return static_cast<Symbol>(found - tree_.names.begin());
+    const auto [found, is_new] = symbols_.try_emplace(std::string(name), static_cast<Symbol>(tree_.names.size()));
+    if (is_new) tree_.names.emplace_back(name);
+    return found->second;
   }
 
   void note_field(const std::string& name) {
-    if (std::find(tree_.fields.begin(), tree_.fields.end(), name) == tree_.fields.end()) tree_.fields.push_back(name);
+    if (fields_.insert(name).second) tree_.fields.push_back(name);
   }
 
   /// Nothing is nested deeper than this while it is read: neither this reader nor what goes through the tree overflows.
@@ -712,6 +714,8 @@ class Parser {
   int inner_ = 0;  // blocks around this place with names of their own
   bool in_macro_ = false;
   Tree tree_;
+  std::unordered_map<std::string, Symbol> symbols_;
+  std::unordered_set<std::string> fields_;
 };
 
 }  // namespace lora::jinja::detail

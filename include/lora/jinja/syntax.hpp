@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -126,6 +127,7 @@ struct Macro {
 struct Tree {
   std::vector<Statement> body{};
   std::vector<std::string> names{};  ///< of symbols
+  std::optional<Symbol> loop{};      ///< that of this name, if it is used
   std::vector<std::string> fields{};  ///< that are asked for of a value, by a dot or by a text in brackets
   std::vector<Macro> macros{};
 };

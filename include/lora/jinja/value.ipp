@@ -61,6 +61,9 @@ namespace lora::jinja::detail {
 LORA_INLINE void expect_plain(const Meter& meter, const Value& value) {
   if (value.is(Value::Kind::space)) meter.fail("a namespace in a list, mapping or namespace is not supported");
   if (value.is(Value::Kind::loop)) meter.fail("the variable loop can only be asked for its fields");
+  // A method holds its object, so that a chain of lists and methods would have no depth and any length.
+  if (value.is(Value::Kind::function))
+    meter.fail("a function in a list, mapping or namespace is not supported; it can be called, or have a name");
 }
 
 LORA_INLINE Value expect_shallow(const Meter& meter, Value value) {

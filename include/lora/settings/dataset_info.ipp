@@ -36,8 +36,7 @@ class DatasetInfo {
     file.name = name;
     if (const auto most = entry.get<Index>("num_samples")) {
       if (*most < 1) entry.fail("\"num_samples\" is ", *most, "; expected 1 or more");
-      file.max_samples = most;
-      file.exact = true;
+      file.require(*most);
     }
     if (const auto split = entry.get<std::string>("split"); split && *split != "train")
       entry.fail("\"split\" is ", std::string_view(*split),
@@ -112,11 +111,6 @@ LORA_INLINE std::optional<std::pair<std::string, Index>> split_count(const std::
   return std::pair{text.substr(0, mark), *count};
 }
 
-/// Keeps the smaller of two numbers of records.
-LORA_INLINE void keep_most(data::DataFile& file, std::optional<Index> most) {
-  if (most) file.max_samples = std::min(*most, file.max_samples.value_or(*most));
-}
-
 /// Finds files that are given by names.
 class DatasetFinder {
  public:
@@ -134,8 +128,7 @@ class DatasetFinder {
     if (is_file(name)) {
       expect_one_meaning(name, key);
       file.path = name;
-      keep_most(file, most);
-      file.exact = file.exact || most.has_value();
+      if (most) file.require(*most);
       return false;
     }
     const io::Path path = name;
@@ -149,9 +142,9 @@ class DatasetFinder {
     if (info == nullptr || name.empty()) return false;  // a path, then: opening it says what is wrong
     if (!info->has(name)) info->fail_unknown(key, given, name);
     data::DataFile found = (*info)[name];
-    keep_most(found, most);
-    found.exact = found.exact || file.exact || most.has_value();
-    keep_most(found, file.max_samples);
+    if (most) found.require(*most);
+    if (file.required) found.require(*file.required);
+    if (file.max_samples) found.keep(*file.max_samples);
     found.weight = file.weight;
     if (!file.name.empty()) found.name = file.name;
     if (!file.columns.empty()) found.columns = file.columns;
@@ -202,8 +195,8 @@ LORA_INLINE std::string find_datasets(Config& config, Command command, const dat
   find(config.eval_dataset, "eval_dataset", false);
   config.uses_dataset_dir = finder.has_used_dataset_dir();
   if (!names.empty() && config.max_samples && command != generate_command) {
-    for (data::DataFile& file : config.dataset) detail::keep_most(file, config.max_samples);
-    for (data::DataFile& file : config.eval_dataset) detail::keep_most(file, config.max_samples);
+    for (data::DataFile& file : config.dataset) file.keep(*config.max_samples);
+    for (data::DataFile& file : config.eval_dataset) file.keep(*config.max_samples);
     names += concat("; max_samples ", *config.max_samples, " is of each file, as in LLaMA-Factory");
     config.max_samples.reset();
   }

@@ -35,7 +35,8 @@ void take_names(const io::JsonView& object, std::string_view field, data::Record
 /// Throws   FormatError for a text that begins as such an array and is none
 std::optional<io::Json> file_objects(const io::Json& json);
 
-/// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100, "columns": {…}}, …].
+/// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100, "num_samples": 200,
+/// "columns": {…}}, …].
 /// Throws   FormatError naming the file and what is wrong
 std::vector<data::DataFile> files_from(const io::Json& json);
 
