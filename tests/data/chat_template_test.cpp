@@ -22,6 +22,7 @@
 #include "lora/io/json.hpp"
 #include "lora/tokenizer/unicode.hpp"
 #include "support/effort.hpp"
+#include "support/message_of.hpp"
 #include "support/template_fixtures.hpp"
 
 namespace chat_template_test {
@@ -31,15 +32,6 @@ using data::ChatTemplate;
 using data::Message;
 
 namespace {
-
-std::string message_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 /// Conversations with tools as a data file has them, every second one's tools as a text.
 data::Dataset calling_records(const std::vector<io::Json>& conversations, const ChatTemplate& chat) {
@@ -145,13 +137,14 @@ TEST_CASE("chat_template: a template without tools refuses them and their calls"
     CAPTURE(name);
     const auto chat = ChatTemplate::named(name, "</s>");
     CHECK_FALSE(chat.calls_tools());
-    CHECK(message_of([&] { chat.render(talk, options); }) == "template " + name + " has no place for tools");
-    CHECK(message_of([&] {
+    CHECK(test::message_of<Error>([&] { chat.render(talk, options); }) ==
+          "template " + name + " has no place for tools");
+    CHECK(test::message_of<Error>([&] {
             chat.render(std::vector<Message>{talk[0], calling});
           }) == "template " + name + " has no place for tool calls (turn 2)");
   }
   calling.role = "user";
-  CHECK(message_of([&] { ChatTemplate::named("qwen3").render(std::vector<Message>{calling}); }) ==
+  CHECK(test::message_of<Error>([&] { ChatTemplate::named("qwen3").render(std::vector<Message>{calling}); }) ==
         "turn 1 is the user's and has tool calls; only an assistant calls");
 }
 
@@ -247,14 +240,14 @@ TEST_CASE("chat_template: none joins the contents as they are") {
 
 TEST_CASE("chat_template: what a template would drop is refused by name") {
   std::vector<Message> talk = {{"user", "U"}, {"assistant", "A", "because"}};
-  auto message = message_of([&] { ChatTemplate::named("qwen2_5").render(talk); });
+  auto message = test::message_of<Error>([&] { ChatTemplate::named("qwen2_5").render(talk); });
   CHECK(message == "template qwen2_5 has no place for reasoning apart from the content (turn 2)");
   CHECK_NOTHROW(ChatTemplate::named("qwen3").render(talk));
   talk = {{"user", "U"}, {"system", "S"}};
-  message = message_of([&] { ChatTemplate::named("smollm3").render(talk); });
+  message = test::message_of<Error>([&] { ChatTemplate::named("smollm3").render(talk); });
   CHECK(message == "template smollm3 has no place for a system turn that is not the first (turn 2)");
   talk = {{"human", "U"}};
-  message = message_of([&] { ChatTemplate::named("qwen3").render(talk); });
+  message = test::message_of<Error>([&] { ChatTemplate::named("qwen3").render(talk); });
   CHECK(message == "turn 1 has the role \"human\"; expected system, user, assistant or tool");
   CHECK_THROWS_AS(ChatTemplate::named("qwen3").render(std::vector<Message>{}), FormatError);
 }
@@ -414,21 +407,22 @@ TEST_CASE("chat_template: what is refused is told in full") {
       "llama3, "
       "llama3_1, llama3_2, alpaca, none";
   CHECK(ChatTemplate::choices() == choices);
-  CHECK(message_of([] { ChatTemplate::named("qwen"); }) == "template is qwen; expected auto or one of " + choices);
+  CHECK(test::message_of<Error>([] { ChatTemplate::named("qwen"); }) ==
+        "template is qwen; expected auto or one of " + choices);
   for (const std::string name : {"alpaca", "none"})
-    CHECK(message_of([&] { ChatTemplate::named(name); }) ==
+    CHECK(test::message_of<Error>([&] { ChatTemplate::named(name); }) ==
           "template " + name + " ends an answer with the end-of-text token, and the model names none");
   for (const std::string name : {"alpaca", "none"})
-    CHECK(message_of([&] {
+    CHECK(test::message_of<Error>([&] {
             ChatTemplate::named(name, "</s>").render(std::vector<Message>{{"user", "U"}, {"tool", "T"}});
           }) == "template " + name + " has no place for tool turns (turn 2)");
-  CHECK(message_of([] {
+  CHECK(test::message_of<Error>([] {
           ChatTemplate::named("alpaca", "</s>").render(std::vector<Message>{{"user", "U"}, {"system", "S"}});
         }) == "template alpaca has no place for a system turn that is not the first (turn 2)");
-  CHECK(message_of([] { ChatTemplate::named("qwen3").render(std::vector<Message>{}); }) ==
+  CHECK(test::message_of<Error>([] { ChatTemplate::named("qwen3").render(std::vector<Message>{}); }) ==
         "the conversation has no turns");
   // Reasoning that is there but empty needs no place.
-  CHECK(message_of([] {
+  CHECK(test::message_of<Error>([] {
           ChatTemplate::named("chatml").render(std::vector<Message>{{"user", "U"}, {"assistant", "A", ""}});
         }) == "nothing was thrown");
 }
@@ -441,7 +435,7 @@ TEST_CASE("chat_template: each month has its name, whole or of three letters") {
     CHECK(data::detail::written_date("2025-" + number + "-07", true) == "07 " + months[i] + " 2025");
     CHECK(data::detail::written_date("1999-" + number + "-28", false) == "28 " + months[i].substr(0, 3) + " 1999");
   }
-  CHECK(message_of([] { (void)data::detail::written_date("2025-13-01", true); }) ==
+  CHECK(test::message_of<Error>([] { (void)data::detail::written_date("2025-13-01", true); }) ==
         "date is 2025-13-01; expected a day of the calendar as YYYY-MM-DD");
   const std::string before = data::detail::today();
   const std::time_t now = std::time(nullptr);

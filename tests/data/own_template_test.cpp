@@ -14,6 +14,7 @@
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "support/effort.hpp"
+#include "support/message_of.hpp"
 #include "support/template_fixtures.hpp"
 
 namespace own_template_test {
@@ -23,15 +24,6 @@ using data::ChatTemplate;
 using data::Message;
 
 namespace {
-
-std::string message_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 ChatTemplate interpreted(const std::string& text) {
   return ChatTemplate::interpreted(
@@ -171,7 +163,7 @@ TEST_CASE("own_template: what it is told, and what it asks for") {
       "{% if add_generation_prompt %}<think>{# </think> #}{% endif %}");
   CHECK(led.opens_reasoning({}));
   const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "A", "because"}};
-  CHECK(message_of([&] {
+  CHECK(test::message_of<Error>([&] {
           chat("").render(talk);
         }).ends_with("has no place for reasoning apart from the content (turn 2)"));
   CHECK(marked(
@@ -185,7 +177,7 @@ TEST_CASE("own_template: what a next turn begins with is no end of an answer") {
   const auto once = interpreted(
       "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}\n{% endfor %}"
       "{% if add_generation_prompt %}<|assistant|>\n{% else %}{{ eos_token }}{% endif %}");
-  CHECK(message_of([&] { once.render(talk); }) ==
+  CHECK(test::message_of<Error>([&] { once.render(talk); }) ==
         "where the answer of turn 2 ends in what the template writes can't be told: no special token stands behind it");
   CHECK(marked(once.render(std::span(talk).first(2))) == "<|user|>\nQ\n<|assistant|>\n⟦A\n</s>⟧");
 }
@@ -199,7 +191,7 @@ TEST_CASE("own_template: thoughts go where they are not wanted, and are not lost
   CHECK(marked(qwen3.render(qwen3.turns_of(talk, {}), {})).ends_with("⟦<think>\nso\n</think>\n\nA<|im_end|>⟧\n"));
   const auto forgetful =
       interpreted("{% for m in messages %}{{ m.content.split('</think>')[-1] }}<|im_end|>{% endfor %}");
-  CHECK(message_of([&] { forgetful.render(talk); }) ==
+  CHECK(test::message_of<Error>([&] { forgetful.render(talk); }) ==
         "the template leaves out the reasoning of the last turn, which then would not be learnt; expected answers "
         "without "
         "it, or a template that keeps it");
@@ -212,22 +204,22 @@ TEST_CASE("own_template: what ends nowhere, or is left out, is refused by name")
   const ChatTemplate endless = interpreted("{% for m in messages %}{{ m.role + ':' + m.content + '\n' }}{% endfor %}");
   CHECK(endless.end_of_turn().empty());
   CHECK(
-      message_of([&] { endless.render(talk); }) ==
+      test::message_of<Error>([&] { endless.render(talk); }) ==
       "the model's chat template writes no special token behind an answer, by which a model could learn where to stop; "
       "expected one, or a choice by the key template");
   CHECK(endless.render(talk, {.add_generation_prompt = true}).text == "user:Q\nassistant:A\n");
-  CHECK(message_of([] { interpreted("{{ messages[0].content }}"); }) ==
+  CHECK(test::message_of<Error>([] { interpreted("{{ messages[0].content }}"); }) ==
         "the model's chat template leaves out what the assistant says");
-  CHECK(message_of([] { interpreted("{{ unk_token }}"); }) ==
+  CHECK(test::message_of<Error>([] { interpreted("{{ unk_token }}"); }) ==
         "the model's chat template writes unk_token, which is not supported");
-  CHECK(message_of([] { interpreted("a\n {% include 'b' %}"); }) ==
+  CHECK(test::message_of<Error>([] { interpreted("a\n {% include 'b' %}"); }) ==
         "the model's chat template:2:5: found the block include; supported are set, if, for, macro, generation, break, "
         "continue and raw");
   const ChatTemplate first_only = interpreted(
       "{% for m in messages if m.role == 'user' or loop is undefined %}{{ m.content }}{% endfor %}{{ "
       "messages[-1].content }}"
       "<|im_end|>");
-  CHECK(message_of([&] {
+  CHECK(test::message_of<Error>([&] {
           first_only.render(std::vector<Message>{{"user", "Q"}, {"assistant", "A"}, {"user", "R"}});
         }) != "nothing was thrown");
   const ChatTemplate plain = interpreted(chatml);
@@ -237,7 +229,7 @@ TEST_CASE("own_template: what ends nowhere, or is left out, is refused by name")
   std::vector<io::Json> tools = {io::json_object({{"name", "look"}})};
   data::RenderOptions options;
   options.tools = tools;
-  CHECK(message_of([&] { plain.render(talk, options); }) ==
+  CHECK(test::message_of<Error>([&] { plain.render(talk, options); }) ==
         std::string("template ") + std::string(plain.name()) + " has no place for tools");
 }
 

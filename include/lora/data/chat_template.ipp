@@ -25,7 +25,7 @@ LORA_INLINE std::optional<ChatTemplate> ChatTemplate::find(std::string_view text
 }
 
 LORA_INLINE ChatTemplate ChatTemplate::interpreted(std::string_view text, SpecialTexts special) {
-  ChatTemplate chat({"", Style::interpreted, ""}, special.eos, std::string(text));
+  ChatTemplate chat({"", Style::interpreted, ""}, "", std::string(text));
   chat.own_ = std::make_shared<const detail::OwnTemplate>(text, std::move(special));
   return chat;
 }

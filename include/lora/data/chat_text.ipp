@@ -2,6 +2,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/data/chat_text.hpp"
+#include "lora/jinja/day.hpp"
 
 namespace lora::data::detail {
 
@@ -123,11 +124,10 @@ LORA_INLINE bool is_date(std::string_view iso) {
 namespace lora::data::detail {
 
 LORA_INLINE std::string written_date(std::string_view iso, bool whole_month) {
-  constexpr std::string_view months[] = {"January", "February", "March",     "April",   "May",      "June",
-                                         "July",    "August",   "September", "October", "November", "December"};
   if (!is_date(iso)) fail<ConfigError>("date is ", iso, "; expected a day of the calendar as YYYY-MM-DD");
-  const std::string_view month = months[static_cast<std::size_t>((iso[5] - '0') * 10 + (iso[6] - '0') - 1)];
-  return concat(iso.substr(8, 2), " ", whole_month ? month : month.substr(0, 3), " ", iso.substr(0, 4));
+  std::string problem;  // that of formats with the time of day
+  const std::string month = *jinja::format_day(iso, whole_month ? "%B" : "%b", problem);
+  return concat(iso.substr(8, 2), " ", std::string_view(month), " ", iso.substr(0, 4));
 }
 
 }  // namespace lora::data::detail

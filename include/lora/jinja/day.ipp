@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 
 #include "lora/core/config.hpp"
 #include "lora/core/format.hpp"
@@ -21,14 +22,10 @@ LORA_INLINE std::optional<std::string> format_day(std::string_view day, std::str
     return read;
   };
   const int year = number(0, 4), month = number(5, 2), of_month = number(8, 2);
-  // By Zeller's congruence, in which a year begins in March.
-  const int shifted = month < 3 ? year - 1 : year, from_march = (month + 9) % 12;
-  const int week_day =
-      (shifted + shifted / 4 - shifted / 100 + shifted / 400 + 13 * (from_march + 4) / 5 + of_month + 6) % 7;
-  int of_year = of_month;
-  const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-  for (int before = 1; before < month; ++before)
-    of_year += before == 2 ? (leap ? 29 : 28) : before == 4 || before == 6 || before == 9 || before == 11 ? 30 : 31;
+  const std::chrono::year in_year(year);
+  const std::chrono::sys_days date = in_year / month / of_month, first = in_year / 1 / 1;
+  const unsigned week_day = std::chrono::weekday(date).c_encoding();
+  const auto of_year = static_cast<int>((date - first).count() + 1);
   const auto digits = [](int value, int width, bool padded) {
     std::string text = concat(value);
     while (padded && static_cast<int>(text.size()) < width) text.insert(0, 1, '0');
@@ -44,7 +41,7 @@ LORA_INLINE std::optional<std::string> format_day(std::string_view day, std::str
     if (bare) ++at;
     const char letter = ++at < format.size() ? format[at] : '\0';
     const std::string_view month_name = months[static_cast<std::size_t>(month - 1)];
-    const std::string_view day_name = days[static_cast<std::size_t>(week_day)];
+    const std::string_view day_name = days[week_day];
     if (letter == 'Y' && !bare)
       text += digits(year, 4, false);
     else if (letter == 'y')
