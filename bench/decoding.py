@@ -7,7 +7,9 @@
 Both continue one question greedily by --tokens tokens, in turn; what is timed of both is reading the question (some tens
 of tokens) and the answer, not the model. A token reads every weight once, so its bytes (all tensors of the file but the
 embedding, of which a row is read, where the head is apart) by tokens per second are the bandwidth that is used. --limits
-prints what the memory reaches (a = b + s c) with as many threads, before and after. Needs llama-cpp-python and gguf.
+prints what the memory reaches (a = b + s c) with as many threads, before each. Needs gguf, and for llama.cpp either
+llama-cpp-python, which compiles it for this machine, or xllamacpp, which brings it compiled: its answer's time is the
+server's own, without the question.
 Files of other types: `lora export --outtype f32` and the like; of Q4_K_M: llama.cpp's quantize.
 """
 import argparse
@@ -35,7 +37,10 @@ def ours(args, model, threads):
 
 
 def other(args, model, threads):
-    from llama_cpp import Llama
+    try:
+        from llama_cpp import Llama
+    except ImportError:
+        return other_compiled(args, model, threads)
     llama = Llama(model, n_ctx=2048, n_threads=threads, n_threads_batch=threads, verbose=False)
     ids = llama.tokenize(QUESTION.encode(), add_bos=False)
     for _ in range(2):
@@ -47,6 +52,19 @@ def other(args, model, threads):
                 break
         speed = count / (time.perf_counter() - begin)
     return count, speed
+
+
+def other_compiled(args, model, threads):
+    import xllamacpp
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.n_parallel, params.verbosity = model, 2048, 1, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(params)
+    asked = {"prompt": QUESTION, "n_predict": args.tokens, "temperature": 0.0, "cache_prompt": False,
+             "ignore_eos": True}
+    for _ in range(2):
+        timings = server.handle_completions(asked)["timings"]
+    return timings["predicted_n"], timings["predicted_per_second"]
 
 
 def bandwidth(args, threads):

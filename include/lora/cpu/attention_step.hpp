@@ -22,16 +22,21 @@ inline Index step_keys(Index keys) { return padded(std::max<Index>(128, (keys + 
 /// s_j = q · k_j for eight keys, `stride` apart, of `width` numbers, a multiple of 16.
 [[gnu::always_inline]] inline void eight_scores(const float* q, const float* keys, Index stride, Index width,
                                                 float* s) {
-  Floats16 sums[8] = {};
-  for (Index c = 0; c < width; c += 16) {
-    Floats16 x;
-    load_floats(q + c, x);
-    unrolled<8>([&](auto j) {
-      Floats16 y;
-      load_floats(keys + j * stride + c, y);
-      sums[j] += x * y;
-    });
-  }
+  Floats16 sums[8];
+  unrolled<8 / wide_sums>([&](auto part) {
+    constexpr int first = part * wide_sums;
+    Floats16 some[std::size_t{wide_sums}] = {};
+    for (Index c = 0; c < width; c += 16) {
+      Floats16 x;
+      load_floats(q + c, x);
+      unrolled<wide_sums>([&](auto j) {
+        Floats16 y;
+        load_floats(keys + (first + j) * stride + c, y);
+        add_product(x, y, some[j]);
+      });
+    }
+    unrolled<wide_sums>([&](auto j) { sums[first + j] = some[j]; });
+  });
   Floats8 scores;
   totals(sums, scores);
   store_floats(scores, s);
@@ -46,8 +51,8 @@ template <int rows, int vectors>
   for (Index j = 0; j < count; ++j) {
     Floats16 v[std::size_t{vectors}], shares[std::size_t{rows}];
     unrolled<vectors>([&](auto i) { load_floats(values + j * stride + 16 * i, v[i]); });
-    unrolled<rows>([&](auto r) { shares[r] = Floats16{} + p[r * p_stride + j]; });
-    unrolled<rows, vectors>([&](auto r, auto i) { sums[r][i] += shares[r] * v[i]; });
+    unrolled<rows>([&](auto r) { fill_lanes(p[r * p_stride + j], shares[r]); });
+    unrolled<rows, vectors>([&](auto r, auto i) { add_product(shares[r], v[i], sums[r][i]); });
   }
   unrolled<rows, vectors>([&](auto r, auto i) { store_floats(sums[r][i], o + r * o_stride + 16 * i); });
 }
@@ -124,8 +129,9 @@ struct AttentionStep {
         if (r < rows)
           add_values<1, vectors>(t.s + r * s_row + j, s_row, from + c, stride, size, item.result + r * row + c, row);
       };
+      constexpr int vectors = wide_sums / 2;  // of two rows each
       Index c = 0;
-      for (; c + 64 <= wide; c += 64) columns.template operator()<4>(c);
+      for (; c + 16 * vectors <= wide; c += 16 * vectors) columns.template operator()<vectors>(c);
       for (; c < wide; c += 16) columns.template operator()<1>(c);
     });
   }

@@ -20,6 +20,7 @@ namespace lora::cpu::detail {
 using Bytes32 = std::uint8_t __attribute__((vector_size(32)));
 using Shorts16 = std::uint16_t __attribute__((vector_size(32)));
 using Bits8 = std::uint32_t __attribute__((vector_size(32)));
+using Sums4 = std::int32_t __attribute__((vector_size(16)));
 using Sums8 = std::int32_t __attribute__((vector_size(32)));
 
 /// Adds four products each of adjacent bytes to sums. x is signed, within ±127; w is at most 127.
@@ -49,15 +50,17 @@ using Sums8 = std::int32_t __attribute__((vector_size(32)));
 
 /// A row of x in blocks of 32 values, rounded to 8 bits:   x_i ≈ scale · q_i,   |q_i| ≤ 127
 struct RoundedRow {
-  const Bytes32* q;            // signed
-  const Sums8* negated_fours;  // −Σ q of four adjacent ones each, which a weight's centre is multiplied by
-  const float* scales;         // of each block
-  const float* sums;           // scale · Σ q of each block, which a weight's minimum is multiplied by
+  const Bytes32* q;             // signed
+  const Sums8* negated_fours;   // −Σ q of four adjacent ones each, which a weight's centre is multiplied by
+  const Sums4* negated_halves;  // −Σ q of those i with i / 8 even, and with i / 8 odd, twice
+  const float* scales;          // of each block
+  const float* sums;            // scale · Σ q of each block, which a weight's minimum is multiplied by
 };
 
 /// Rounds 32 values to the nearest multiples of the largest / 127, ties to even; where one is not finite, the scale is
 /// NaN.
-inline void round_block(const float* x, Bytes32& q, Sums8& negated_fours, float& scale, float& sum) {
+inline void round_block(const float* x, Bytes32& q, Sums8& negated_fours, Sums4& negated_halves, float& scale,
+                        float& sum) {
   Floats8 values[4], magnitudes{}, spoiled{};
   for (int i = 0; i < 4; ++i) {
     load_floats(x + 8 * i, values[i]);
@@ -86,9 +89,10 @@ inline void round_block(const float* x, Bytes32& q, Sums8& negated_fours, float&
   negated_fours = Sums8{};
   add_fours(Bytes32{} + 1, q, negated_fours);
   negated_fours = -negated_fours;
-  std::int32_t all = 0;
-  for (int i = 0; i < 8; ++i) all -= negated_fours[i];
-  sum = scale * static_cast<float>(all);
+  const Sums8 pairs = negated_fours + __builtin_shufflevector(negated_fours, negated_fours, 1, 0, 3, 2, 5, 4, 7, 6);
+  negated_halves =
+      __builtin_shufflevector(pairs, pairs, 0, 2, 0, 2) + __builtin_shufflevector(pairs, pairs, 4, 6, 4, 6);
+  sum = scale * static_cast<float>(-(negated_halves[0] + negated_halves[1]));
 }
 
 [[gnu::always_inline]] inline void load_bytes(const std::byte* from, Bytes32& bytes) {
@@ -129,16 +133,6 @@ inline void round_block(const float* x, Bytes32& q, Sums8& negated_fours, float&
   scale = Floats8{} + load_scale(from);
 #endif
 }
-/// A scale in all lanes, and in lane 1 the minimum behind it.
-[[gnu::always_inline]] inline void load_scale_and_minimum(const std::byte* from, Floats8& scale, Floats8& minimum) {
-#if defined(__F16C__)
-  minimum = _mm256_cvtph_ps(_mm_set1_epi32(load<std::int32_t>(from)));
-  scale = __builtin_shufflevector(minimum, minimum, 0, 0, 2, 2, 4, 4, 6, 6);
-#else
-  scale = Floats8{} + load_scale(from);
-  minimum = Floats8{} + load_scale(from + 2);
-#endif
-}
 /// Eight small integers, without a sign or with one.
 template <class Small>
 [[gnu::always_inline]] inline void widen_eight(const void* from, Floats8& to) {
@@ -152,16 +146,6 @@ template <class Small>
   for (int i = 0; i < 8; ++i) wide[i] = static_cast<float>(small[i]);
   load_floats(wide, to);
 #endif
-}
-
-/// Each of 32 bits as a byte that is `value` where the bit is 1.
-[[gnu::always_inline]] inline void bits_as_bytes(std::uint32_t bits, std::uint8_t value, Bytes32& to) {
-  constexpr Bytes32 places{1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
-                           1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-  const auto all = reinterpret_cast<Bytes32>(Bits8{} + bits);
-  const Bytes32 spread = __builtin_shufflevector(all, all, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 18, 18, 18,
-                                                 18, 18, 18, 18, 18, 19, 19, 19, 19, 19, 19, 19, 19);
-  to = reinterpret_cast<Bytes32>((spread & places) == places) & value;
 }
 
 /// Σ (w − centre) x of four adjacent bytes each.
@@ -199,45 +183,6 @@ struct Eights {
     add_product(__builtin_convertvector(products, Floats8), scale * x.scales[b], sum);
   }
   [[gnu::always_inline]] static float total_of(const Floats8& sum, const Floats8&) { return total(sum); }
-};
-
-/// Q4_0, Q4_1, and Q5_0, Q5_1 with a fifth bit.
-template <bool fifth, bool from_minimum>
-struct Nibbles {
-  static constexpr int head = 2 + (from_minimum ? 2 : 0) + (fifth ? 4 : 0);
-  static constexpr int columns = 32, bytes = head + 16;
-  Bytes32 q;
-  Floats8 scale, minimum{};
-
-  [[gnu::always_inline]] explicit Nibbles(const std::byte* block) {
-    Bytes32 twice;
-    load_twice(block + head, twice);
-    constexpr Bits8 places{0, 0, 0, 0, 4, 4, 4, 4};  // low nibbles, and then high ones
-    q = reinterpret_cast<Bytes32>(reinterpret_cast<Bits8>(twice) >> places) & 15;
-    if constexpr (fifth) {
-      Bytes32 fifths;
-      bits_as_bytes(load<std::uint32_t>(block + head - 4), 16, fifths);
-      q |= fifths;
-    }
-    if constexpr (from_minimum) {
-      load_scale_and_minimum(block, scale, minimum);
-    } else {
-      load_scale(block, scale);
-    }
-  }
-  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum, Floats8& minima) const {
-    Sums8 products{};
-    if constexpr (from_minimum) {
-      add_fours(q, x.q[b], products);
-      add_product(minimum, Floats8{} + x.sums[b], minima);
-    } else {
-      centred_fours<fifth ? 16 : 8>(q, x, b, products);
-    }
-    add_product(__builtin_convertvector(products, Floats8), scale * x.scales[b], sum);
-  }
-  [[gnu::always_inline]] static float total_of(const Floats8& sum, const Floats8& minima) {
-    return total(sum) + minima[1];
-  }
 };
 
 /// Q4_K, and Q5_K with a fifth bit.
@@ -328,39 +273,6 @@ struct Sixes {
   }
   [[gnu::always_inline]] static float total_of(const Floats8& sum, const Floats8&) { return total(sum); }
 };
-
-/// Calls use with the Format of weights in blocks as its argument, and returns whether `dtype` is one of them.
-template <class Use>
-bool with_blocks(DType dtype, const Use& use) {
-  switch (dtype) {
-    case DType::q8_0:
-      use.template operator()<Eights>();
-      return true;
-    case DType::q4_0:
-      use.template operator()<Nibbles<false, false>>();
-      return true;
-    case DType::q4_1:
-      use.template operator()<Nibbles<false, true>>();
-      return true;
-    case DType::q5_0:
-      use.template operator()<Nibbles<true, false>>();
-      return true;
-    case DType::q5_1:
-      use.template operator()<Nibbles<true, true>>();
-      return true;
-    case DType::q4_k:
-      use.template operator()<Eighths<false>>();
-      return true;
-    case DType::q5_k:
-      use.template operator()<Eighths<true>>();
-      return true;
-    case DType::q6_k:
-      use.template operator()<Sixes>();
-      return true;
-    default:
-      return false;
-  }
-}
 
 }  // namespace lora::cpu::detail
 #pragma GCC diagnostic pop

@@ -10,6 +10,7 @@
 #include "lora/core/config.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/cpu/lanes.hpp"
+#include "lora/cpu/nibbles.hpp"
 #include "lora/cpu/quanta.hpp"
 #include "lora/cpu/row_product.hpp"
 #include "lora/cpu/stored_row.hpp"
@@ -24,13 +25,21 @@ struct FloatBlock {
   static constexpr bool in_pairs = false;
   static void load(const std::byte* from, Floats16& first, Floats16& second) {
     if constexpr (std::same_as<Stored, float>) {
-      std::memcpy(&first, from, sizeof first);
-      std::memcpy(&second, from + sizeof first, sizeof second);
+      const auto* const values = static_cast<const float*>(static_cast<const void*>(from));
+      load_floats(values, first);
+      load_floats(values + 16, second);
     } else {
 #if defined(__AVX512F__)
       if constexpr (std::same_as<Stored, f16>) {
         first = (Floats16)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
         second = (Floats16)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32)));
+        return;
+      }
+#elif defined(__F16C__)
+      if constexpr (std::same_as<Stored, f16>) {
+        const auto* const eights = reinterpret_cast<const __m128i*>(from);
+        first = {_mm256_cvtph_ps(_mm_loadu_si128(eights)), _mm256_cvtph_ps(_mm_loadu_si128(eights + 1))};
+        second = {_mm256_cvtph_ps(_mm_loadu_si128(eights + 2)), _mm256_cvtph_ps(_mm_loadu_si128(eights + 3))};
         return;
       }
 #endif
@@ -46,11 +55,19 @@ template <>
 struct FloatBlock<bf16> {
   static constexpr bool in_pairs = true;
   static void load(const std::byte* from, Floats16& first, Floats16& second) {
-    using Words16 = std::uint32_t __attribute__((vector_size(64)));
-    Words16 pairs;
+#if defined(__AVX512F__)
+    using Bits16 = std::uint32_t __attribute__((vector_size(64)));
+    Bits16 pairs;
     std::memcpy(&pairs, from, sizeof pairs);
     first = reinterpret_cast<Floats16>(pairs << 16);
     second = reinterpret_cast<Floats16>(pairs & 0xFFFF0000u);
+#else
+    Bits8 low, high;
+    std::memcpy(&low, from, sizeof low);
+    std::memcpy(&high, from + sizeof low, sizeof high);
+    first = {reinterpret_cast<Floats8>(low << 16), reinterpret_cast<Floats8>(high << 16)};
+    second = {reinterpret_cast<Floats8>(low & 0xFFFF0000u), reinterpret_cast<Floats8>(high & 0xFFFF0000u)};
+#endif
   }
 };
 
@@ -82,7 +99,9 @@ class RowForms {
   const View<Device, float>& floats() const {
     return FloatBlock<Stored>::in_pairs ? pairs_ : floats_;
   }
-  RoundedRow rounded(Index r) const { return {quanta_.row(r), fours_.row(r), scales_.row(r), sums_.row(r)}; }
+  RoundedRow rounded(Index r) const {
+    return {quanta_.row(r), fours_.row(r), halves_.row(r), scales_.row(r), sums_.row(r)};
+  }
 
  private:
   // Blocks of 32 that a thread is woken for.
@@ -104,10 +123,12 @@ class RowForms {
     const Index groups = x.cols() / 32;
     quanta_ = scratch<Bytes32>(dev, x.rows(), groups);
     fours_ = scratch<Sums8>(dev, x.rows(), groups);
+    halves_ = scratch<Sums4>(dev, x.rows(), groups);
     scales_ = scratch<float>(dev, x.rows(), groups);
     sums_ = scratch<float>(dev, x.rows(), groups);
     for_blocks(dev, x.rows(), groups, [&](Index r, Index g) {
-      round_block(x.row(r) + g * 32, quanta_.row(r)[g], fours_.row(r)[g], scales_.row(r)[g], sums_.row(r)[g]);
+      round_block(x.row(r) + g * 32, quanta_.row(r)[g], fours_.row(r)[g], halves_.row(r)[g], scales_.row(r)[g],
+                  sums_.row(r)[g]);
     });
   }
 
@@ -121,6 +142,7 @@ class RowForms {
   View<Device, float> floats_, pairs_;  // with zeros behind a row's end up to a whole block
   View<Device, Bytes32> quanta_;        // see RoundedRow
   View<Device, Sums8> fours_;
+  View<Device, Sums4> halves_;
   View<Device, float> scales_, sums_;
 };
 
@@ -138,18 +160,18 @@ inline Index groups_of(const RowTerm& term) { return (term.w.rows() + group - 1)
 template <int together, Index bytes>
 struct WeightRows {
   const std::byte* from[std::size_t{together}];
-  const std::byte* later;
+  Index place;  // in each row: a pointer into each would be kept in memory
 
   WeightRows(const StoredView<Device>& w, Index first) {
     for (int k = 0; k < together; ++k)
       from[k] = w.data() + static_cast<std::size_t>(std::min(first + k, w.rows() - 1)) * w.row_bytes();
-    later = from[0] + 16384;
+    place = 0;
   }
-  [[gnu::always_inline]] void ask() {
+  [[gnu::always_inline]] const std::byte* at(int k) const { return from[k] + place; }
+  [[gnu::always_inline]] void ask() const {
     constexpr Index all = together * bytes;
     LORA_UNROLL
-    for (Index line = 0; line < all; line += 64) __builtin_prefetch(later + line, 0, 2);
-    later += all;
+    for (Index line = 0; line < all; line += 64) __builtin_prefetch(from[0] + together * place + 16384 + line, 0, 2);
   }
 };
 
@@ -191,7 +213,7 @@ void float_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index b
                    [&]<int together, int rows>(Index first, Index r, float(*sums)[std::size_t{rows}]) {
                      Floats16 totals[std::size_t{together}][std::size_t{rows}] = {};
                      WeightRows<together, bytes> weights(term.w, first);
-                     const auto add = [&](Index j) __attribute__((flatten)) {
+                     const auto add = [&](Index j) __attribute__((always_inline, flatten)) {
                        Floats16 left[std::size_t{rows}], right[std::size_t{rows}];
                        unrolled<rows>([&](auto s) {
                          load_floats(wide.row(r + s) + j, left[s]);
@@ -199,21 +221,22 @@ void float_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index b
                        });
                        unrolled<together>([&](auto k) {
                          Floats16 low, high;
-                         Block::load(weights.from[k], low, high);
-                         unrolled<rows>([&](auto s) { totals[k][s] += low * left[s]; });
-                         unrolled<rows>([&](auto s) { totals[k][s] += high * right[s]; });
+                         Block::load(weights.at(k), low, high);
+                         unrolled<rows>([&](auto s) { add_product(low, left[s], totals[k][s]); });
+                         unrolled<rows>([&](auto s) { add_product(high, right[s], totals[k][s]); });
                        });
                      };
                      for (Index b = 0; b < blocks; ++b) {
                        weights.ask();
                        add(b * 32);
-                       for (const std::byte*& place : weights.from) place += bytes;
+                       weights.place += bytes;
                      }
                      if (rest > 0) {
                        std::byte last[std::size_t{together}][std::size_t{bytes}] = {};
                        for (int k = 0; k < together; ++k)
                          weights.from[k] = static_cast<const std::byte*>(
-                             std::memcpy(last[k], weights.from[k], static_cast<std::size_t>(rest) * sizeof(Stored)));
+                             std::memcpy(last[k], weights.at(k), static_cast<std::size_t>(rest) * sizeof(Stored)));
+                       weights.place = 0;
                        add(blocks * 32);
                      }
                      for (int k = 0; k < together; ++k)
@@ -236,20 +259,54 @@ void quanta_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index 
     for (Index b = 0; b < blocks; ++b) {
       weights.ask();
       unrolled<together>([&](auto k) {
-        const Format block(weights.from[k]);
+        const Format block(weights.at(k));
         unrolled<rows>([&](auto s) { block.add(read[s], b, totals[k][s], minima[k][s]); });
-        weights.from[k] += Format::bytes;
       });
+      weights.place += Format::bytes;
     }
     unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = Format::total_of(totals[k][s], minima[k][s]); });
   };
   for_row_tiles<4>(term, accumulate, begin, end, tile);
 }
 
+/// Groups of a weight in blocks of four or five bits.
+template <class Format>
+void nibble_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+  const Index blocks = term.w.cols() / Format::columns;
+  const auto tile = [&]<int together, int rows>(Index first, Index r, float(*sums)[std::size_t{rows}])
+      __attribute__((flatten)) {
+    NibbleSums<Format, together, rows> totals;
+    RoundedRow read[std::size_t{rows}];
+    for (int s = 0; s < rows; ++s) read[s] = x.rounded(r + s);
+    WeightRows<together, Format::bytes> weights(term.w, first);
+    for (Index b = 0; b < blocks; ++b) {
+      weights.ask();
+      totals.add(weights, read, b);
+      weights.place += Format::bytes;
+    }
+    unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = totals.of(k, s); });
+  };
+  for_row_tiles<4>(term, accumulate, begin, end, tile);
+}
+
 inline void rows_of_term(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
-  const auto in_blocks = [&]<class Format>() { quanta_rows<Format>(x, term, accumulate, begin, end); };
-  if (with_blocks(term.w.dtype(), in_blocks)) return;
   switch (term.w.dtype()) {
+    case DType::q8_0:
+      return quanta_rows<Eights>(x, term, accumulate, begin, end);
+    case DType::q4_0:
+      return nibble_rows<Nibbles<false, false>>(x, term, accumulate, begin, end);
+    case DType::q4_1:
+      return nibble_rows<Nibbles<false, true>>(x, term, accumulate, begin, end);
+    case DType::q5_0:
+      return nibble_rows<Nibbles<true, false>>(x, term, accumulate, begin, end);
+    case DType::q5_1:
+      return nibble_rows<Nibbles<true, true>>(x, term, accumulate, begin, end);
+    case DType::q4_k:
+      return quanta_rows<Eighths<false>>(x, term, accumulate, begin, end);
+    case DType::q5_k:
+      return quanta_rows<Eighths<true>>(x, term, accumulate, begin, end);
+    case DType::q6_k:
+      return quanta_rows<Sixes>(x, term, accumulate, begin, end);
     case DType::f32:
       return float_rows<float>(x, term, accumulate, begin, end);
     case DType::bf16:
