@@ -34,6 +34,7 @@ ROOMS = [
     (r"nlohmann/", r"include/lora/io/json\.hpp$"),
     (r"sentencepiece", r"include/lora/tokenizer/sentencepiece\.hpp$"),
     (r"(zlib|zstd|zstd_errors)\.h$", r"include/lora/io/unpack\.hpp$|tests/"),
+    (r"csv\.h$", r"include/lora/io/csv\.ipp$"),
     (r"yaml-cpp/", r"include/lora/io/yaml\.ipp$"),
     (r"mpi\.h$", r"include/lora/comm/mpi"),
     (r"(acl|aclnn|aclnnop|hccl)/", r"include/lora/ascend/acl"),

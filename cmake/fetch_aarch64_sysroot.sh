@@ -6,6 +6,7 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 sysroot="$root/build/aarch64-sysroot"
 packages="libsentencepiece-dev libsentencepiece0 zlib1g-dev zlib1g libzstd-dev libzstd1
+  libcsv-dev libcsv3
   libyaml-cpp-dev libyaml-cpp0.7 libeigen3-dev nlohmann-json3-dev doctest-dev
   libcli11-dev"
 

@@ -8,7 +8,7 @@
 set -eu
 
 packages="g++ cmake ninja-build libeigen3-dev nlohmann-json3-dev libsentencepiece-dev libdnnl-dev ocl-icd-opencl-dev
-  zlib1g-dev libzstd-dev libyaml-cpp-dev libcli11-dev libedit-dev libopenmpi-dev openmpi-bin"
+  zlib1g-dev libzstd-dev libcsv-dev libyaml-cpp-dev libcli11-dev libedit-dev libopenmpi-dev openmpi-bin"
 dry_run=false
 for option in "$@"; do
   case "$option" in

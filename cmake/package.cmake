@@ -20,7 +20,7 @@ if(LORA_MPI_FOUND)
 endif()
 # What programs that use the headers are built with.
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "g++, cmake, libeigen3-dev, nlohmann-json3-dev, libsentencepiece-dev, libdnnl-dev, \
-zlib1g-dev, libzstd-dev, libyaml-cpp-dev, libopenmpi-dev")
+zlib1g-dev, libzstd-dev, libcsv-dev, libyaml-cpp-dev, libopenmpi-dev")
 
 set(CPACK_GENERATOR DEB TGZ)
 include(CPack)

@@ -119,7 +119,10 @@ void read_config_file(Config& config, const std::string& path, Command command, 
   } catch (const ConfigError&) {
     throw;
   } catch (const Error& error) {
-    fail<ConfigError>("key config: ", std::string_view(error.what()));
+    const bool is_named =
+        is_yaml(path) || path.ends_with(".json") || dynamic_cast<const FormatError*>(&error) == nullptr;
+    fail<ConfigError>("key config: ", std::string_view(error.what()),
+                      is_named ? "" : "; a file whose name does not end in .yaml or .yml is read as JSON");
   }
 }
 

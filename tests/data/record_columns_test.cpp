@@ -60,7 +60,20 @@ TEST_CASE("columns: the fields of a pair may have any names, and others are not 
   // A column that records lack, but for the prompt, is as if it were empty.
   const Named few(R"({"q": "Q", "output": "A", "input": "I"})",
                   {.columns = {{"prompt", "q"}, {"response", "output"}, {"query", "x"}}});
-  CHECK(turns_of(few.open()[0]) == "user: Q | assistant: A");
+  const Dataset lacks = few.open();
+  CHECK(turns_of(lacks[0]) == "user: Q | assistant: A");
+  const auto absent = lacks.take_absent_columns();
+  REQUIRE(absent.size() == 1);
+  CHECK(absent[0].ends_with("d.jsonl: no record that was read has \"x\", which columns of the file name as query"));
+  CHECK(lacks.take_absent_columns().empty());  // once
+  CHECK(dataset.take_absent_columns().empty());
+  // One record that has it is enough, and a prompt needs no answer where none is asked for.
+  const Named second("{\"q\": \"Q\"}\n{\"q\": \"Q\", \"x\": \"X\"}\n",
+                     {.columns = {{"prompt", "q"}, {"response", "a"}, {"query", "x"}, {"system", "s"}}});
+  const Dataset prompts = second.open({.need_answer = false});
+  (void)prompts[0];
+  (void)prompts[1];
+  CHECK(prompts.take_absent_columns().size() == 1);
 }
 
 TEST_CASE("columns: a prompt alone is a plain text, of whatever field") {

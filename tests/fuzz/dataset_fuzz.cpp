@@ -12,6 +12,7 @@
 #include "fuzz/target.hpp"
 #include "lora/data/dataset.hpp"
 #include "lora/data/encode.hpp"
+#include "lora/io/csv.hpp"
 
 namespace fuzz_dataset {
 
@@ -48,6 +49,22 @@ void find(const std::vector<char>& bytes, bool array) {
   if (end > text.data() + text.size()) __builtin_trap();
 }
 
+/// The same of the rows of a table, which are read again from where they begin.
+void find_rows(const std::vector<char>& bytes, char separator) {
+  const std::string_view text(bytes.data(), bytes.size());
+  const std::string name = "input";
+  io::CsvRows row(text, name, separator);
+  std::size_t end = 0;
+  while (row.next()) {
+    if (row.begin() < end || row.end() < row.begin() || row.next_begin() < row.end()) __builtin_trap();
+    if (row.count() < 1 || row.count() != std::ssize(row.cells()) || row.begin_of(0) != row.begin()) __builtin_trap();
+    io::CsvRows again(text, name, separator, io::CsvRows::Cells::kept, row.begin(), row.line());
+    if (!again.next() || again.cells() != row.cells() || again.end() != row.end()) __builtin_trap();
+    end = row.next_begin();
+  }
+  if (end > text.size()) __builtin_trap();
+}
+
 void read(const std::string& path, bool need_answer) {
   data::DatasetOptions options;
   options.need_answer = need_answer;
@@ -78,7 +95,12 @@ LORA_FUZZ_TARGET(dataset, data, size) {
       if (!array || bytes.size() > 0) find(bytes, array);
     } catch (const Error&) {}
   }
-  for (const char* name : {"d.json", "d.txt"}) {
+  for (const char separator : {',', '\t'}) {
+    try {
+      find_rows(bytes, separator);
+    } catch (const Error&) {}
+  }
+  for (const char* name : {"d.json", "d.txt", "d.csv", "d.tsv"}) {
     const std::string path = (folder.path / name).native();
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     for (const bool need_answer : {false, true}) {

@@ -370,6 +370,19 @@ TEST_CASE("records: of unused fields twenty are told") {
   }
 }
 
+TEST_CASE("records: a column that no record has is told once") {
+  data::RecordLists lists;
+  lists["mine"].add(io::json_object({{"q", "Q"}, {"a", "A"}}));
+  data::DataFile file("mine");
+  file.columns = {.columns = {{"prompt", "q"}, {"query", "x"}, {"response", "a"}}};
+  const auto dataset = data::Dataset::open(std::vector<data::DataFile>{file}, {}, lists);
+  const test::Quiet quiet;
+  static_cast<void>(dataset[0]);
+  inputs::warn_of_unused_fields(dataset);
+  inputs::warn_of_unused_fields(dataset);
+  CHECK(quiet.text == "mine: no record that was read has \"x\", which columns of the file name as query\n");
+}
+
 TEST_CASE("records: keys of the command line that have no effect on records of these kinds are refused") {
   using Kind = data::Sample::Kind;
   struct Example {

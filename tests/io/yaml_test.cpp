@@ -170,15 +170,17 @@ TEST_CASE("yaml: what is more than one document of maps, lists and scalars is re
 
 TEST_CASE("yaml: a key without a colon, and a quote or bracket without its other half, are no values") {
   // The parser takes the first for a key without a value, and ends the second where the file ends.
-  const std::string alone =
-      " alone, expected a key with a colon and a value behind it, or a bracket that ends what begins before";
+  const std::string alone = " alone, expected a key with a colon and a value behind it";
+  const auto alone_in = [&](const std::string& bracket) {
+    return alone + ", or a bracket that ends what begins at " + bracket;
+  };
   CHECK(said_of("a: 1\nlora_rank\n") == "r.yaml:2:1: found lora_rank" + alone);
   CHECK(said_of("? a\n") == "r.yaml:1:3: found a" + alone);
   CHECK(read("a: {b: , c: d}\nb :\n\"c\":\n? d\n:\n") == "{a:{b:null c:'d'} b:null c:null d:null}");
   // Nor is a colon that stands in quotes, in a comment or in a name the one behind the key.
-  CHECK(said_of("{learning_rate: 1e-3, \"seed: 5\"}") == "r.yaml:1:23: found seed: ..." + alone);
-  CHECK(said_of("{a: b, 'it''s: 5'}") == "r.yaml:1:8: found it's: ..." + alone);
-  CHECK(said_of("{a: b, &x:y \"c: d\"}") == "r.yaml:1:8: found c: ..." + alone);
+  CHECK(said_of("{learning_rate: 1e-3, \"seed: 5\"}") == "r.yaml:1:23: found seed: ..." + alone_in("1:1"));
+  CHECK(said_of("{a: b, 'it''s: 5'}") == "r.yaml:1:8: found it's: ..." + alone_in("1:1"));
+  CHECK(said_of("{a: b, &x:y \"c: d\"}") == "r.yaml:1:8: found c: ..." + alone_in("1:1"));
   CHECK(said_of("a: 1\n? &x:y lora_rank\n") == "r.yaml:2:3: found lora_rank" + alone);
   CHECK(said_of("a: &x:y b\n? *x:y\n") == "r.yaml:2:3: found b" + alone);
   CHECK(said_of("a: 1\n? lora_rank # c: d\n") == "r.yaml:2:3: found lora_rank" + alone);
@@ -186,8 +188,8 @@ TEST_CASE("yaml: a key without a colon, and a quote or bracket without its other
   CHECK(said_of("a: 1\ntoken SECRET\n") == "r.yaml:2:1: found token ..." + alone);
   CHECK(read("{\"a: b\": , &x c: , 'd' : ~, e:}") == "{a: b:null c:null d:null e:null}");
   CHECK(read("a: &x b\n? *x # c\n# d\n:\n") == "{a:'b' b:null}");
-  CHECK(said_of("a: {b}\n") == "r.yaml:1:5: found b" + alone);
-  CHECK(said_of("a: [1, 2\n") == "r.yaml:1:8: found 2" + alone);
+  CHECK(said_of("a: {b}\n") == "r.yaml:1:5: found b" + alone_in("1:4"));
+  CHECK(said_of("a: [1, 2\n") == "r.yaml:1:8: found 2" + alone_in("1:4"));
   CHECK(said_of("a: \"x\nb: 1\n") == "r.yaml:1:4: found a quote that nothing ends, expected another \"");
   CHECK(said_of("a: 'x\nb: ''1\n") == "r.yaml:1:4: found a quote that nothing ends, expected another '");
   CHECK(said_of("a: &x \"x\\\"\n") == "r.yaml:1:7: found a quote that nothing ends, expected another \"");
@@ -203,6 +205,10 @@ TEST_CASE("yaml: what the parser refuses has its place, and what may have been m
   CHECK(said_of("a: b: c\n") == "r.yaml:1:5: no YAML: illegal map value; a text that has a colon needs quotes");
   CHECK(said_of("a: *x\n") == "r.yaml:1:4: no YAML: the referenced anchor is not defined");
   CHECK(said_of("a: @x\n") == "r.yaml:1:4: no YAML: unknown token");
+  const std::string end = "no YAML: illegal flow end, expected the bracket that ends what begins at ";
+  CHECK(said_of("a: {b: 1, c: [2, 3}\n") == "r.yaml:1:19: " + end + "1:14");
+  CHECK(said_of("a: [1,\n  {b: \"]}\", # }\n   c: 'it''s}', d: it's, e: [f]]\n") == "r.yaml:3:32: " + end + "2:3");
+  CHECK(said_of("a: b[\nc: d]\n-: [1}\n") == "r.yaml:3:6: " + end + "3:4");
   CHECK(said_of("a: 1\n]\n") == "r.yaml:2:1: no YAML: illegal flow end");
   CHECK(said_of("a: \"\\q\"\n") == "r.yaml:1:7: no YAML: unknown escape character: q");
 }

@@ -308,6 +308,11 @@ TEST_CASE("program: the file of keys") {
   const std::string other = (folder / "run.txt").native();
   io::write_file(other, std::string_view("stage: sft\n"));
   check_refused(lora_program({"train", "--config", other}), 2, "key config: " + other + ":1:1: ");
+  const std::string hint = "; a file whose name does not end in .yaml or .yml is read as JSON\n";
+  CHECK(lora_program({"train", "--config", other}).errors.ends_with(hint));
+  CHECK_FALSE(test::holds(lora_program({"train", "--config", other + ".none"}).errors, hint));
+  io::write_file(file, std::string_view("stage: sft\n"));
+  CHECK_FALSE(test::holds(lora_program({"train", "--config", file}).errors, hint));
   check_refused(lora_program({"train", "--config="}), 2, "--config: given nothing, allowed: a file");
   check_refused(lora_program({"train", "--config", ""}), 2, "key config: cannot open ");
   io::write_file(file, std::string_view("{\"seed\": \"1\"}"));

@@ -9,6 +9,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/io/file.hpp"
+#include "lora/io/read_file.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"
@@ -64,6 +65,46 @@ TEST_CASE("program: a preview names the fields that are not used") {
   CHECK(test::holds(outcome.output, "a b"));
   CHECK(test::holds(outcome.errors, "data.jsonl: fields of records that are not used: colour, size"));
 }
+
+#if defined(LORA_WITH_CSV)
+
+TEST_CASE("program: tables are trained on, shown and tokenized as records of JSON are") {
+  const test::TempFolder temp;
+  test::write_talking_model(temp / "model");
+  io::write_file(temp / "d.csv", std::string_view("prompt,completion,note\n\"a, \"\"b\"\"\",c,1\nd,\"e\nf\",2\n"));
+  io::write_file(temp / "d.jsonl", std::string_view("{\"prompt\": \"a, \\\"b\\\"\", \"completion\": \"c\"}\n"
+                                                    "{\"prompt\": \"d\", \"completion\": \"e\\nf\"}\n"));
+  const auto run = [&](std::vector<std::string> words, const char* key, const std::string& data) {
+    words.insert(words.end(), {"--model_name_or_path=" + (temp / "model").native(), "--template=chatml",
+                               std::string(key) + (temp / data).native()});
+    return test::run_program(LORA_PROGRAM, words);
+  };
+  const auto previewed = [&](const std::string& data) {
+    return run({"train", "--threads=1", "--preview=2"}, "--dataset=", data);
+  };
+  CHECK(previewed("d.csv").status == 0);
+  CHECK(previewed("d.csv").output == previewed("d.jsonl").output);
+  CHECK(test::holds(previewed("d.csv").errors, "d.csv: fields of records that are not used: note"));
+  CHECK(run({"tokenize"}, "--file=", "d.csv").output == run({"tokenize"}, "--file=", "d.jsonl").output);
+  const auto trained = [&](const std::string& data, const std::string& out) {
+    const auto outcome =
+        run({"train", "--threads=1", "--max_steps=2", "--save_steps=0", "--output_dir=" + (temp / out).native(),
+             "--eval_steps=1", "--eval_dataset=" + (temp / data).native()},
+            "--dataset=", data);
+    CHECK(outcome.status == 0);
+    return io::read_file(temp / out / "final_model" / "adapter_model.safetensors");
+  };
+  CHECK(trained("d.csv", "a") == trained("d.jsonl", "b"));
+
+  io::write_file(temp / "d.csv", std::string_view("prompt,completion\na,b\nc,d,e\n"));
+  const auto ragged = previewed("d.csv");
+  CHECK(ragged.status == 1);
+  CHECK(
+      ragged.errors.ends_with("d.csv:3:5: a row of 3 cells, expected 2, as the first row names; what holds a separator "
+                              "stands in quotes\n"));
+}
+
+#endif
 
 TEST_CASE("program: training on data sets by their names") {
   const test::TempFolder temp;

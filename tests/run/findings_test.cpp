@@ -154,11 +154,16 @@ TEST_CASE("findings: they come in an order that stays, and states have their nam
   std::string parts;
   for (const Finding& one : run::examine(dev)) parts += one.part + "; ";
   CHECK(parts ==
-        "build; processor; threads; memory; large pages; products; compressed data; settings files; temporary "
+        "build; processor; threads; memory; large pages; products; data files; compressed data; settings files; "
+        "temporary "
         "folder; ");
 #if defined(LORA_WITH_ZLIB) && defined(LORA_WITH_ZSTD)
   CHECK(of(run::examine(dev), "compressed data").found == "gzip yes, Zstandard yes");
   CHECK(of(run::examine(dev), "compressed data").state == State::ok);
+#endif
+#if defined(LORA_WITH_CSV)
+  CHECK(of(run::examine(dev), "data files").found == "JSON, texts, CSV");
+  CHECK(of(run::examine(dev), "data files").state == State::ok);
 #endif
 #if defined(LORA_WITH_YAML)
   CHECK(of(run::examine(dev), "settings files").found == "JSON, YAML");

@@ -274,6 +274,11 @@ def write_inputs(folder, program):
                      {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]},
                      {"role": "tool", "content": "seen"}, {"role": "assistant", "content": "the end"}]}) + "\n"
         for i in range(3)))
+    put("table.csv", "".join(f'"What is ""{i}""?",the end,{i % 2},\n' if i else "prompt,completion,weight,system\n"
+                             for i in range(5)))
+    turns = json.dumps([{"role": "user", "content": "the, or"}, {"role": "assistant", "content": "the end"}])
+    put("turns.tsv", "messages\ttools\r\n" + ('"' + turns.replace('"', '""') + '"\t[]\r\n') * 3)
+    put("text.csv.gz", gzip.compress(b"text;level\n\"the\nfirst\";1\nthe second;2\n", mtime=0))
     put("packed.jsonl.gz", gzip.compress((folder / "messages.jsonl").read_bytes(), mtime=0))
     put("text.txt.zst", zstandard((folder / "text.txt").read_bytes()))
     put("run.json", {"lora_rank": 2, "lora_alpha": 4, "lora_target": ["q_proj", "v_proj"], "learning_rate": 1e-3,
@@ -357,7 +362,7 @@ TARGETS = (
     [("gguf", "pieces.gguf", {"model": "pieces.gguf"}, MODEL_COMMANDS)] * 4 +
     [("data", name, {"data": name}, DATA_COMMANDS)
      for name in ("alpaca.json", "messages.jsonl", "sharegpt.json", "text.txt", "text.jsonl", "tokens.jsonl",
-                  "calls.jsonl", "calls.jsonl", "packed.jsonl.gz", "text.txt.zst")] +
+                  "calls.jsonl", "calls.jsonl", "packed.jsonl.gz", "text.txt.zst", "table.csv", "table.csv", "turns.tsv", "text.csv.gz")] +
     [("adapter_config", "adapter/adapter_config.json", {"adapter": "adapter"},
       ["eval", "generate", "merge", "train"])] * 3 +
     [("adapter", "adapter/adapter_model.safetensors", {"adapter": "adapter"}, ["eval", "generate", "merge", "train"])] * 2 +
@@ -411,6 +416,30 @@ def damage_bytes(rng, content):
         else:
             content += rng.choice([b"\x00", b"\n\n", b"{}", bytes(1000), b"\xef\xbb\xbf"])
     return bytes(content)
+
+
+def damage_table(rng, content):
+    """What makes rows and cells, put anywhere or taken away; a row or a cell of another."""
+    lines = content.splitlines(keepends=True)
+    for _ in range(rng.choice([1, 1, 2, 4])):
+        at = rng.randrange(len(lines))
+        line, place = lines[at], rng.randrange(len(lines[at]) + 1)
+        kind = rng.randrange(5)
+        if kind == 0:
+            lines[at] = line[:place] + rng.choice([b'"', b'""', b",", b"\t", b";", b"\n", b"\r", b"\r\n"]) + line[place:]
+        elif kind == 1:
+            lines[at] = line.replace(rng.choice([b'"', b",", b"\t", b"\n", b"\r"]), b"", rng.choice([1, -1]))
+        elif kind == 2:
+            lines[at] = lines[rng.randrange(len(lines))]
+        elif kind == 3:
+            lines[at] = line * rng.choice([0, 2, 50])
+        else:
+            word = rng.choice([b"messages", b"input_ids", b"chosen", b"label", b"[]", b"[1]", b"null", b"-1", b"1e400"])
+            lines[at] = line[:place] + word + line[place + len(word):]
+        if not any(lines):
+            return b""
+        lines = [line for line in lines if line]
+    return b"".join(lines)
 
 
 def places(value, path=()):
@@ -503,6 +532,9 @@ def damage(rng, kind, path):
         lines[at] = damage_json(rng, json.loads(lines[at])).encode("utf-8", "surrogatepass")
         path.write_bytes(b"\n".join(lines))
         return f"JSON of line {at + 1}"
+    if suffix in (".csv", ".tsv") and rng.random() < 0.75:
+        path.write_bytes(damage_table(rng, content))
+        return "rows"
     if suffix == ".safetensors" and rng.random() < 0.4:
         path.write_bytes(damage_safetensors_header(rng, content))
         return "header"

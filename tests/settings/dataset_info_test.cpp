@@ -104,7 +104,7 @@ TEST_CASE("data sets: a name may have slashes, be a folder's, and must be no fil
       R"({"org/n": {"file_name": "i.json"}, "both": {"file_name": "i.json"}, "box": {"file_name": "p.json"}})");
   CHECK(folder.found({"org/n"}).dataset[0].path == folder.path("i.json"));
   CHECK(folder.found({"org/n#2"}).dataset[0].max_samples == 2);
-  CHECK(test::holds(folder.said("no/n"), "nothing was thrown"));  // a path
+  CHECK(test::holds(folder.said("no/n"), "key dataset: given no/n, which is no file, and no name: there is no "));
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(folder.temp.path());
   io::write_file("both", std::string_view("{}"));
@@ -149,10 +149,25 @@ TEST_CASE("data sets: a name with a folder is that of its own dataset_info.json"
   CHECK_FALSE(find_datasets(config, train_command).empty());
   CHECK(config.dataset[0].path == folder.path("i.json"));
   config = {};
-  config.dataset = {"identity", "/no/such/folder/identity"};  // without such a file, a path that opens nothing
+  config.dataset = {"none.jsonl", "/no/such/folder/identity", folder.temp.path().native()};  // paths, of no file
   CHECK(find_datasets(config, train_command).empty());
-  CHECK(config.dataset[0].path == "identity");
+  CHECK(config.dataset[0].path == "none.jsonl");
   CHECK(config.dataset[1].path == "/no/such/folder/identity");
+  // Without an ending it was meant as a name.
+  const auto said_of = [](const std::string& name, const std::string& dataset_dir) {
+    Config nowhere;
+    nowhere.dataset = {name};
+    nowhere.dataset_dir = dataset_dir;
+    return test::message_of<ConfigError>([&] { (void)find_datasets(nowhere, train_command); });
+  };
+  CHECK(
+      said_of("identity", "/no/such") ==
+      "key dataset: given identity, which is no file, and no name: there is no /no/such/dataset_info.json; allowed: a "
+      "path, or a name in the dataset_info.json of dataset_dir");
+  CHECK(
+      said_of("identity#5", "/no/such").starts_with("key dataset: given identity#5, which is no file, and no name: "));
+  CHECK(test::holds(said_of("mine/identity", "/no/such"),
+                    "there is no /no/such/dataset_info.json and no mine/dataset_info.json; allowed: "));
   config = {};
   config.dataset = {folder.path("identity")};
   CHECK(find_datasets(config, merge_command).empty());

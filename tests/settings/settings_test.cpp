@@ -99,6 +99,11 @@ TEST_CASE("settings: a value of the wrong type or out of range names the key, wh
         "run.json: key lora_rank: given \"8\", allowed: a whole number, at least 1 and at most 65536");
   CHECK(message_of([] { read(R"({"lr_scheduler_type": "cosin"})"); }) ==
         "run.json: key lr_scheduler_type: given cosin, allowed: one of linear, cosine, constant; nearest: cosine");
+  CHECK(message_of([] { read(R"({"template": "qwen"})"); }).ends_with("; nearest: qwen2_5, as LLaMA-Factory means it"));
+  CHECK(message_of([] {
+          read(R"({"template": "qwen3_nothink"})");
+        }).ends_with("; nearest: qwen3_instruct_2507, as LLaMA-Factory means it"));
+  CHECK(message_of([] { read(R"({"template": "qwen4"})"); }).ends_with("; nearest: qwen3"));
   CHECK(message_of([] { read(R"({"output_dir": ""})"); }) ==
         "run.json: key output_dir: given nothing, allowed: a text");
   CHECK(message_of([] { read(R"({"lr_scheduler_type": 7})"); }) ==

@@ -1,4 +1,5 @@
 // As in a build that found no oneDNN: all products are Eigen's.
+#undef LORA_WITH_CSV
 #undef LORA_WITH_ONEDNN
 #undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB

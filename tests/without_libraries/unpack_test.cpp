@@ -1,4 +1,5 @@
-// As in a build that found neither zlib nor libzstd, nor oneDNN, as the other sources here.
+// As in a build that found neither zlib nor libzstd nor libcsv, nor oneDNN, as the other sources here.
+#undef LORA_WITH_CSV
 #undef LORA_WITH_ONEDNN
 #undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB
@@ -26,6 +27,14 @@ TEST_CASE("without libraries: a compressed data file is refused by the name of i
                     "compressed with Zstandard, which this program was built without "
                     "(libzstd was not found); unpack it with unzstd"));
   CHECK(test::OneFile(R"({"text":"T"})").first().text == "T");
+}
+
+TEST_CASE("without libraries: a table as text is refused by the name of what reads it") {
+  CHECK(
+      test::OneFile("text\nT\n", "d.csv").error() ==
+      "d.csv: a table as text, which this program was built without (libcsv was not found); expected JSON records: in "
+      "Python, pandas.read_csv(NAME).to_json('NAME.jsonl', orient='records', lines=True) writes them");
+  CHECK(test::OneFile(R"({"text":"T"})", "d.csv").first().text == "T");
 }
 
 }  // namespace unpack_test

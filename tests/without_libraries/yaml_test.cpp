@@ -1,4 +1,5 @@
 // As in a build that found neither yaml-cpp nor the other libraries that may be missing, as the other sources here.
+#undef LORA_WITH_CSV
 #undef LORA_WITH_ONEDNN
 #undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +23,7 @@
 #include "lora/data/record_list.hpp"
 #include "lora/data/record_reader.hpp"
 #include "lora/data/sample.hpp"
+#include "lora/data/table.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/mapped_file.hpp"
 #include "lora/io/text_encoding.hpp"
@@ -31,7 +34,8 @@ namespace lora::data {
 
 /// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only where each
 /// record begins is kept in memory; pages that were read are given back. A file's format is detected from its content:
-/// a JSON array, JSON lines or, for .txt, one text per line; files of gzip and Zstandard are unpacked first.
+/// a JSON array, JSON lines, for .csv and .tsv a table or, for .txt, one text per line; files of gzip and Zstandard are
+/// unpacked first.
 class Dataset {
  public:
   /// A path that is the name of one of `lists` stands for its records.
@@ -61,6 +65,10 @@ class Dataset {
   /// Unused fields of the records read so far, sorted, without those returned before.
   std::vector<std::string> take_unused_fields() const { return unused_->take(); }
 
+  /// What columns of files name that no record has which was read so far, a sentence each, without those returned
+  /// before.
+  std::vector<std::string> take_absent_columns() const;
+
   /// A hash of the records' bytes in order, independent of the files' names.
   std::uint64_t fingerprint() const;
 
@@ -71,10 +79,14 @@ class Dataset {
     std::shared_ptr<const io::MappedFile> mapped;  ///< null: the text is `list`
     std::string list;
     std::string_view text;
+    std::optional<detail::Table> table;
     RecordIndex records{RecordLayout::lines};
     RecordColumns columns;
     Index first = 0;  ///< of its records, counted over all files
     Sample::Kind kind = Sample::Kind::text;
+    // A bit for each of the columns.
+    mutable std::atomic<std::uint64_t> found_columns = 0, told_columns = 0;
+    mutable std::atomic<bool> is_read = false;
 
     Index end() const { return first + records.size(); }
     std::string_view bytes(Index record) const;
@@ -83,6 +95,7 @@ class Dataset {
     static std::string note(Index own) { return concat("record ", own + 1, " (index ", own, ")"); }
 
     io::Json parse(Index record, std::string_view bytes) const;
+    void note_columns(const io::Json& json) const;
 
     std::size_t most_bytes(Index record) const;
   };
@@ -112,6 +125,9 @@ class Dataset {
   void under_own_names(const File& file, F&& read) const;
 
   void add(std::shared_ptr<File> file);
+
+  /// Of the first record, which decides about its file.
+  Sample::Kind first_kind(const File& file) const;
 
   [[noreturn]] static void fail_unknown(const std::string& name, std::string_view text, char first);
 

@@ -72,11 +72,28 @@ LORA_INLINE std::vector<Sample::Kind> Dataset::kinds() const {
   return kinds;
 }
 
+LORA_INLINE std::vector<std::string> Dataset::take_absent_columns() const {
+  std::vector<std::string> sentences;
+  for (const auto& file : files_) {
+    if (!file->is_read) continue;
+    const std::uint64_t found = file->found_columns | file->told_columns.exchange(~std::uint64_t{0});
+    for (std::size_t i = 0; i < file->columns.columns.size(); ++i) {
+      const auto& [column, field] = file->columns.columns[i];
+      if (!(found >> i & 1u) && column != "response")  // which is an error where it is needed
+        sentences.push_back(concat(std::string_view(file->name), ": no record that was read has \"",
+                                   std::string_view(field), "\", which columns of the file name as ",
+                                   std::string_view(column)));
+    }
+  }
+  return sentences;
+}
+
 LORA_INLINE std::uint64_t Dataset::fingerprint() const {
   Fingerprint fingerprint(static_cast<std::uint64_t>(size()));
   for (const auto& file : files_) {
     for (Index record = file->first; record < file->end(); ++record) fingerprint.add(file->bytes(record));
     if (file->plain) continue;
+    if (file->table) fingerprint.add(file->table->header());
     for (RecordColumns::Names names :
          {file->columns.columns, file->columns.tags}) {  // of which the order means nothing
       std::sort(names.begin(), names.end());
@@ -88,7 +105,9 @@ LORA_INLINE std::uint64_t Dataset::fingerprint() const {
 }
 
 LORA_INLINE std::string_view Dataset::File::bytes(Index record) const {
-  const std::string_view found = detail::RecordFinder(text, name).record(records, record - first);
+  const Index own = record - first;
+  const std::string_view found =
+      table ? table->bytes(records, own) : detail::RecordFinder(text, name).record(records, own);
   if (mapped) mapped->note_read(found.size());
   return found;
 }
@@ -100,6 +119,7 @@ LORA_INLINE std::string Dataset::File::place(Index record) const {
 
 LORA_INLINE io::Json Dataset::File::parse(Index record, std::string_view bytes) const {
   const Index own = record - first, line = records.line(own);
+  if (table) return table->read(records, own);
   try {
     return io::parse_json(bytes, name, false, io::JsonPlace{line});
   } catch (const FormatError&) {
@@ -108,6 +128,14 @@ LORA_INLINE io::Json Dataset::File::parse(Index record, std::string_view bytes) 
     return io::parse_json(bytes, name, false,
                           io::JsonPlace{line, column, records.shares_line(own) ? note(own) : std::string()});
   }
+}
+
+LORA_INLINE void Dataset::File::note_columns(const io::Json& json) const {
+  std::uint64_t found = 0;
+  for (std::size_t i = 0; i < columns.columns.size(); ++i)
+    if (json.is_object() && json.contains(columns.columns[i].second)) found |= std::uint64_t{1} << i;
+  if ((found_columns.load() & found) != found) found_columns.fetch_or(found);
+  if (!is_read.load()) is_read = true;
 }
 
 LORA_INLINE std::size_t Dataset::File::most_bytes(Index record) const {
@@ -131,8 +159,11 @@ LORA_INLINE std::vector<std::string> Dataset::UnusedFields::take() {
 LORA_INLINE io::Json Dataset::read_named(const File& file, Index record, std::string_view bytes,
                                          std::vector<std::string>& unused) const {
   io::Json json = file.parse(record, bytes);
-  if (file.columns.empty()) return json;
-  return detail::renamed(json, file.columns, file.place(record), options_, unused);
+  file.note_columns(json);
+  if (!file.columns.empty()) json = detail::renamed(json, file.columns, file.place(record), options_, unused);
+  if (file.table) detail::read_cells(json, file.place(record), options_);
+  detail::rename_turns(json, file.columns, unused);
+  return json;
 }
 
 template <class F>
@@ -180,7 +211,11 @@ LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
   const auto first = std::find_if_not(text.begin(), text.end(), detail::is_json_space);
   detail::RecordFinder finder(text, file->name, file->mapped.get());
   if (!file->plain && first != text.end() && *first == '{') refuse_spread_object(text, file->name);
-  if (first == text.end() || file->plain || *first == '{') {
+  if (file->mapped && detail::Table::is_one(file->name, text)) {
+    const detail::Table& table = file->table.emplace(text, file->name);
+    table.expect(file->columns);
+    file->records = table.find_rows(*file->mapped);
+  } else if (first == text.end() || file->plain || *first == '{') {
     file->records = finder.find_lines();
   } else if (*first == '[') {
     file->records = finder.find_objects();
@@ -193,22 +228,23 @@ LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
               "a file of records is called .jsonl");
   file->first = size_;
   size_ = file->end();
-  if (!file->plain) {
-    std::vector<std::string> unnamed;
-    const io::Json json = read_named(*file, file->first, file->bytes(file->first), unnamed);
-    under_own_names(*file, [&] { file->kind = detail::RecordReader(json, file->place(file->first), options_).kind(); });
-  }
+  if (!file->plain) file->kind = first_kind(*file);
   files_.push_back(std::move(file));
+}
+
+LORA_INLINE Sample::Kind Dataset::first_kind(const File& file) const {
+  std::vector<std::string> unnamed;
+  Sample::Kind kind{};
+  const io::Json json = read_named(file, file.first, file.bytes(file.first), unnamed);
+  under_own_names(file, [&] { kind = detail::RecordReader(json, file.place(file.first), options_).kind(); });
+  return kind;
 }
 
 LORA_INLINE void Dataset::fail_unknown(const std::string& name, std::string_view text, char first) {
   if (text.starts_with("PAR1"))
     fail<FormatError>(name, ": a Parquet file; expected JSON records: in Python, ",
                       "datasets.Dataset.from_parquet(NAME).to_json('NAME.jsonl') writes them");
-  if (const auto ending = io::lower_extension(io::unpacked_name(name)); ending == ".csv" || ending == ".tsv")
-    fail<FormatError>(name, ": a table as text; expected JSON records: in Python, ",
-                      "pandas.read_csv(NAME).to_json('NAME.jsonl', orient='records', lines=True) writes them");
-  fail<FormatError>(name, ": neither JSON records nor a .txt file; it begins with ", first);
+  fail<FormatError>(name, ": neither JSON records nor a file called .csv, .tsv or .txt; it begins with ", first);
 }
 
 LORA_INLINE void Dataset::keep(Index count) {

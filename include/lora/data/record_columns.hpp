@@ -43,6 +43,9 @@ namespace detail {
 io::Json renamed(const io::Json& record, const RecordColumns& columns, const std::string& where,
                  const DatasetOptions& options, std::vector<std::string>& unused);
 
+/// Gives the turns of such a record the names that are read, by the tags.
+void rename_turns(io::Json& record, const RecordColumns& columns, std::vector<std::string>& unused);
+
 /// What fields and roles are called in a file whose records were renamed: "instruction is \"q\", human is \"me\"".
 std::string told_names(const RecordColumns& columns, std::string_view text_column);
 

@@ -149,10 +149,14 @@ LORA_INLINE io::Json renamed(const io::Json& record, const RecordColumns& column
     else
       unused.push_back(name);
   }
-  const auto turns = result.find("conversations");
-  if (columns.tags.empty() || turns == result.end() || !turns->is_array()) return result;
-  for (io::Json& turn : *turns) turn = renamed_turn(turn, columns.tags, unused);
   return result;
+}
+
+LORA_INLINE void rename_turns(io::Json& record, const RecordColumns& columns, std::vector<std::string>& unused) {
+  if (columns.tags.empty() || !record.is_object()) return;
+  const auto turns = record.find("conversations");
+  if (turns == record.end() || !turns->is_array()) return;
+  for (io::Json& turn : *turns) turn = renamed_turn(turn, columns.tags, unused);
 }
 
 }  // namespace lora::data::detail

@@ -15,8 +15,8 @@
 
 namespace lora::data {
 
-/// How the records of a file are laid out.
-enum class RecordLayout { lines, array };
+/// How the records of a file are laid out: one a line, in an array of JSON, or as rows of a table.
+enum class RecordLayout { lines, array, rows };
 
 /// Where the records of one file begin: four bytes of memory each, so that the text itself can be as large as the disk
 /// allows. Their lines are a rule, such as one record a line, where they follow one; else four bytes more.

@@ -50,6 +50,13 @@ class RecordReader {
   /// Whether this field identifies a format of records.
   static bool knows(std::string_view field);
 
+  /// Whether this field identifies the format of this record, or is another one that is read of it; tools and what says
+  /// what is learnt are not among these.
+  bool identifies(std::string_view field) const { return shape_ && shape_->field == field; }
+  bool reads(std::string_view field) const;
+  /// Whether the user says what a field is: the class of a record, or its text.
+  bool has_meaning(std::string_view field) const;
+
   Sample::Kind kind() const { return shape_ ? shape_->kind : Sample::Kind::text; }
 
   Sample read();
@@ -74,9 +81,6 @@ class RecordReader {
 
   /// Whether a value is false, in one of the ways in which data sets write that.
   static bool marks_bad_answer(const io::Json& value);
-
-  /// Whether the user says what a field is: the class of a record, or its text.
-  bool has_meaning(std::string_view field) const;
 
   void check_fields();
 

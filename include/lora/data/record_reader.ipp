@@ -123,6 +123,11 @@ LORA_INLINE bool RecordReader::marks_bad_answer(const io::Json& value) {
   return (value.is_boolean() && !value.get<bool>()) || (value.is_number() && value.get<double>() == 0);
 }
 
+LORA_INLINE bool RecordReader::reads(std::string_view field) const {
+  if (!shape_) return false;
+  return identifies(field) || std::find(shape_->others.begin(), shape_->others.end(), field) != shape_->others.end();
+}
+
 LORA_INLINE bool RecordReader::has_meaning(std::string_view field) const {
   return field == options_.label_field || field == (shape_ ? shape_->field : std::string_view(options_.text_column));
 }
@@ -130,7 +135,7 @@ LORA_INLINE bool RecordReader::has_meaning(std::string_view field) const {
 LORA_INLINE void RecordReader::check_fields() {
   for (const auto& [field, value] : io::json_fields(record_.json())) {
     if (has_meaning(field) || is_learning_mark(field)) continue;
-    if (shape_ && std::find(shape_->others.begin(), shape_->others.end(), field) != shape_->others.end()) continue;
+    if (reads(field)) continue;
     if (field == "system_prompt" && kind() == Sample::Kind::messages) continue;
     if ((field == "rejected_response" || field == "rejected_messages") && !is_nothing(value))
       record_.fail(field, be(field), " preference data, which is not supported; expected good answers only");

@@ -25,6 +25,7 @@ LORA_INLINE MicroBatchLimit with_room_for(MicroBatchLimit limit, Index beginning
 }
 
 LORA_INLINE void warn_of_unused_fields(const data::Dataset& dataset) {
+  for (const std::string& absent : dataset.take_absent_columns()) log::warn(std::string_view(absent));
   const auto fields = dataset.take_unused_fields();
   std::string list;
   for (std::size_t i = 0; i < fields.size() && i < 20; ++i) list += (i > 0 ? ", " : "") + fields[i];

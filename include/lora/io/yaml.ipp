@@ -48,6 +48,32 @@ LORA_INLINE void expect_yaml_text(std::string_view text, const std::string& wher
   }
 }
 
+/// Where the innermost bracket stands that is open before a place, as far as can be told without parsing: for a hint.
+LORA_INLINE std::optional<YamlPlace> open_bracket(std::string_view text, std::size_t end) {
+  std::vector<std::size_t> open;
+  char before = '\n';  // what is no space, in the same line
+  for (std::size_t at = 0; at < std::min(end, text.size()); ++at) {
+    const char c = text[at];
+    const bool begins =
+        before == '\n' || before == ':' || before == '-' || before == '[' || before == '{' || before == ',';
+    if ((c == '"' || c == '\'') && begins) {
+      const bool twice = c == '\'';  // it stands for itself
+      for (++at; at < end; ++at) {
+        if (text[at] == c && !(twice && text.substr(at + 1).starts_with(c))) break;
+        if (text[at] == c || (!twice && text[at] == '\\')) ++at;
+      }
+    } else if (c == '#' && (at == 0 || text[at - 1] == ' ' || text[at - 1] == '\n')) {
+      at = std::min(text.find('\n', at), end) - 1;
+    } else if ((c == '[' || c == '{') && (begins || !open.empty())) {
+      open.push_back(at);
+    } else if ((c == ']' || c == '}') && !open.empty()) {
+      open.pop_back();
+    }
+    if (c != ' ' && c != '\t' && c != '\r') before = c;
+  }
+  return open.empty() ? std::nullopt : std::optional(yaml_place_of(text, open.back()));
+}
+
 #if defined(LORA_WITH_YAML)
 
 /// Builds the nodes from the parser's events. yaml-cpp's own nodes say nothing of quotes, and take a key twice.
@@ -175,8 +201,11 @@ class YamlBuilder final : public YAML::EventHandler {
     std::size_t at = behind_space(end_of_key(map));
     while (at < text_.size() && text_[at] == '#') at = behind_space(std::min(text_.find('\n', at), text_.size()));
     if (at < text_.size() && text_[at] == ':') return;
+    const auto bracket = open_bracket(text_, begin_of_text(map.key_mark));
     refuse(map.key->place, "found ", std::string_view(first_word(map.key->text)),
-           " alone, expected a key with a colon and a value behind it, or a bracket that ends what begins before");
+           " alone, expected a key with a colon and a value behind it",
+           std::string_view(
+               bracket ? concat(", or a bracket that ends what begins at ", bracket->line, ":", bracket->column) : ""));
   }
 
   void put(YamlNode node, YAML::anchor_t anchor, const YAML::Mark& mark) {
@@ -350,7 +379,13 @@ LORA_INLINE YamlNode parse_yaml(std::string_view text, const std::string& where)
     const YamlNode* const open = builder.innermost();
     const bool unended = error.msg.starts_with("end of ") && open != nullptr;
     const YamlPlace place = unended ? open->place : YamlPlace{error.mark.line + 1, error.mark.column + 1};
-    const std::string_view hint = unended                                        ? ", for what begins here"
+    const auto bracket = error.msg == "illegal flow end"
+                             ? detail::open_bracket(text, static_cast<std::size_t>(error.mark.pos))
+                             : std::nullopt;
+    const std::string opened =
+        bracket ? concat(", expected the bracket that ends what begins at ", bracket->line, ":", bracket->column) : "";
+    const std::string_view hint = bracket                                        ? std::string_view(opened)
+                                  : unended                                      ? ", for what begins here"
                                   : error.msg.find(" tab ") != std::string::npos ? "; expected spaces"
                                   : detail::begins_with_tab(text, place)
                                       ? "; found a tab at the line's begin, expected spaces"

@@ -103,6 +103,15 @@ LORA_INLINE Finding compression_finding() {
   return finding;
 }
 
+LORA_INLINE Finding tables_finding() {
+#ifdef LORA_WITH_CSV
+  return {"data files", Finding::State::ok, "JSON, texts, CSV"};
+#else
+  return {"data files", Finding::State::note, "JSON, texts, no CSV",
+          "install libcsv (Debian: libcsv-dev) and build again"};
+#endif
+}
+
 LORA_INLINE Finding settings_finding() {
 #ifdef LORA_WITH_YAML
   return {"settings files", Finding::State::ok, "JSON, YAML"};
@@ -142,6 +151,7 @@ LORA_INLINE std::vector<Finding> examine(cpu::Device& dev, const std::string& ro
           detail::memory_finding(root),
           detail::pages_finding(root),
           detail::products_finding(dev),
+          detail::tables_finding(),
           detail::compression_finding(),
           detail::settings_finding(),
           detail::temporary_finding()};

@@ -139,7 +139,10 @@ class DatasetFinder {
       info = info_in(path.parent_path());
       name = path.filename().native();
     }
-    if (info == nullptr || name.empty()) return false;  // a path, then: opening it says what is wrong
+    if (info == nullptr || name.empty()) {
+      expect_path(given, key);
+      return false;  // opening it says what is wrong
+    }
     if (!info->has(name)) info->fail_unknown(key, given, name);
     data::DataFile found = (*info)[name];
     if (most) found.require(*most);
@@ -157,6 +160,17 @@ class DatasetFinder {
   const DatasetInfo* info_in(const io::Path& folder) {
     if (!DatasetInfo::is_in(folder)) return nullptr;
     return &read_.try_emplace(folder, folder).first->second;
+  }
+
+  // What has no ending was meant as a name, if there is no file.
+  void expect_path(const std::string& given, std::string_view key) const {
+    const io::Path path = given;
+    if (given.empty() || given.starts_with('/') || given.starts_with('.') || path.has_extension() || io::is_there(path))
+      return;
+    const std::string own = path.has_parent_path() ? DatasetInfo::path_in(path.parent_path()).native() : "";
+    fail<ConfigError>("key ", key, ": given ", std::string_view(given), ", which is no file, and no name: there is no ",
+                      DatasetInfo::path_in(dataset_dir_).native(), own.empty() ? "" : " and no ", std::string_view(own),
+                      "; allowed: a path, or a name in the dataset_info.json of dataset_dir");
   }
 
   // A text that can be nothing but a path begins with its folder; names have no ending, and what a dataset_info.json is

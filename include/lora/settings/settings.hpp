@@ -16,6 +16,7 @@
 #include "lora/io/json_view.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/keys.hpp"
+#include "lora/settings/llama_factory.hpp"
 #include "lora/settings/rules.hpp"
 #include "lora/settings/stage_lists.hpp"
 #include "lora/settings/unknown_key.hpp"

@@ -1,0 +1,165 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "lora/core/config.hpp"
+#include "lora/data/learning_marks.hpp"
+#include "lora/data/record_reader.hpp"
+#include "lora/data/table.hpp"
+#include "lora/io/csv.hpp"
+#include "lora/io/text_encoding.hpp"
+#include "lora/io/unpack.hpp"
+#include "lora/tokenizer/unicode.hpp"
+
+namespace lora::data::detail {
+
+LORA_INLINE bool Table::is_one(const std::string& name, std::string_view text) {
+  const std::string ending = io::lower_extension(io::unpacked_name(name));
+  if ((ending != ".csv" && ending != ".tsv") || (text.starts_with("PAR1") && text.ends_with("PAR1"))) return false;
+  const auto first = std::find_if_not(text.begin(), text.end(), is_json_space);
+  return first != text.end() && *first != '{' && *first != '[';
+}
+
+/// What separates the columns of a header: the one of comma, semicolon and tab that it has outside of quotes.
+LORA_INLINE char separator_of(std::string_view text, const std::string& name) {
+  constexpr std::array<char, 3> known{',', ';', '\t'};
+  constexpr std::array<std::string_view, 3> called{"commas", "semicolons", "tabs"};
+  std::array<Index, 3> counts{};
+  bool quoted = false, begun = false;
+  for (const char c : text) {
+    if ((c == '\n' || c == '\r') && !quoted && begun) break;
+    begun = begun || !is_json_space(c);
+    quoted = quoted != (c == '"');
+    if (const auto at = std::find(known.begin(), known.end(), c); at != known.end() && !quoted)
+      ++counts[static_cast<std::size_t>(at - known.begin())];
+  }
+  std::string list;
+  for (std::size_t i = 0; i < known.size(); ++i)
+    if (counts[i] > 0) list += concat(list.empty() ? "" : " and ", called[i]);
+  if (std::count(counts.begin(), counts.end(), 0) < 2)
+    fail<FormatError>(name, ":1: the first row has ", std::string_view(list),
+                      " outside of quotes; expected one of these ",
+                      "to separate the columns, and names that hold the other in quotes");
+  const auto found = std::max_element(counts.begin(), counts.end());
+  return known[static_cast<std::size_t>(found - counts.begin())];
+}
+
+/// Throws   FormatError with line and column
+LORA_INLINE void expect_utf8(const io::CsvRows& row, std::string_view text, const std::string& name) {
+  const std::string_view bytes = text.substr(row.begin(), row.end() - row.begin());
+  const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(bytes);
+  if (invalid == std::string_view::npos) return;
+  io::refuse_wide_text(name, text, false);
+  fail<FormatError>(row.place_of(row.begin() + invalid), ": invalid UTF-8; of a spreadsheet, save it as CSV UTF-8");
+}
+
+LORA_INLINE Table::Table(std::string_view text, const std::string& name) : text_(text), name_(name) {
+  separator_ = io::lower_extension(io::unpacked_name(name)) == ".tsv" ? '\t' : separator_of(text, name);
+  io::CsvRows row(text, name, separator_);
+  row.next();
+  expect_utf8(row, text, name);
+  header_ = concat(std::string(1, separator_), text.substr(row.begin(), row.end() - row.begin()));
+  rows_ = row.next_begin();
+  line_ = row.next_line();
+  columns_ = std::move(row.cells());
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const auto place = [&] { return row.place_of(row.begin_of(static_cast<Index>(i))); };
+    if (columns_[i].empty() && i == 0 && columns_.size() > 1) columns_[i] = "Unnamed: 0";  // of pandas, for its index
+    if (columns_[i].empty()) fail<FormatError>(place(), ": column ", i + 1, " has no name");
+    const auto twin = std::find(columns_.begin(), columns_.begin() + static_cast<std::ptrdiff_t>(i), columns_[i]);
+    if (twin != columns_.begin() + static_cast<std::ptrdiff_t>(i))
+      fail<FormatError>(place(), ": column ", i + 1, " is called \"", std::string_view(columns_[i]), "\", as column ",
+                        twin - columns_.begin() + 1, " is");
+  }
+}
+
+LORA_INLINE void Table::expect(const RecordColumns& columns) const {
+  for (const auto& [column, field] : columns.columns) {
+    if (std::find(columns_.begin(), columns_.end(), field) != columns_.end()) continue;
+    std::string list;
+    for (std::size_t i = 0; i < columns_.size() && i < 20; ++i) list += (i > 0 ? ", " : "") + columns_[i];
+    fail<FormatError>(name_, ":1: no column \"", std::string_view(field), "\", which is the record's ",
+                      std::string_view(column), " by columns of its file; there are ", std::string_view(list),
+                      columns_.size() > 20 ? ", ..." : "");
+  }
+}
+
+LORA_INLINE RecordIndex Table::find_rows(const io::MappedFile& file) const {
+  RecordIndex records(RecordLayout::rows);
+  io::CsvRows row(text_, name_, separator_, io::CsvRows::Cells::counted, rows_, line_);
+  const Index columns = std::ssize(columns_);
+  for (std::size_t before = rows_; row.next(); before = row.next_begin()) {
+    if (row.count() > columns)
+      fail<FormatError>(row.place_of(row.begin_of(columns)), ": a row of ", row.count(), " cells, expected ", columns,
+                        ", as the first row names; what holds a separator stands in quotes");
+    if (row.count() < columns)
+      fail<FormatError>(row.place_of(row.end()), ": a row of ", row.count(), " cell", row.count() == 1 ? "" : "s",
+                        ", expected ", columns, ", as the first row names; none is left for \"",
+                        std::string_view(columns_[static_cast<std::size_t>(row.count())]), "\"");
+    records.add(row.begin(), row.line(), name_);
+    file.note_read(row.next_begin() - before);
+  }
+  return records;
+}
+
+LORA_INLINE std::string_view Table::bytes(const RecordIndex& records, Index record) const {
+  const std::size_t begin = records.begin(record);
+  io::CsvRows row(text_, name_, separator_, io::CsvRows::Cells::counted, begin, records.line(record));
+  row.next();
+  return text_.substr(begin, row.end() - begin);
+}
+
+LORA_INLINE io::Json Table::read(const RecordIndex& records, Index record) const {
+  io::CsvRows row(text_, name_, separator_, io::CsvRows::Cells::kept, records.begin(record), records.line(record));
+  row.next();
+  expect_utf8(row, text_, name_);
+  io::Json json = io::Json::object();
+  auto& fields = json.get_ref<io::Json::object_t&>();
+  for (std::size_t i = 0; i < columns_.size(); ++i) fields.emplace_back(columns_[i], std::move(row.cells()[i]));
+  return json;
+}
+
+/// A number, or true or false as JSON, Python and spreadsheets write them, else the text.
+LORA_INLINE io::Json mark_of(std::string text) {
+  std::string lower = text;
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (lower == "true" || lower == "false") return lower == "true";
+  const bool is_number = text.find_first_not_of("+-.0123456789eE") == text.npos && io::Json::accept(text);
+  return is_number ? io::parse_json(text, {}) : io::Json(std::move(text));
+}
+
+/// The kind of a record whose cells are texts, which only the names of its columns tell.
+LORA_INLINE RecordReader kind_of_cells(const io::Json& record, const std::string& where,
+                                       const DatasetOptions& options) {
+  try {
+    return {record, where, options};
+  } catch (const FormatError& error) {
+    fail<FormatError>(std::string_view(error.what()), "; the first row of a table names its columns");
+  }
+}
+
+LORA_INLINE void read_cells(io::Json& record, const std::string& where, const DatasetOptions& options) {
+  const RecordReader reader = kind_of_cells(record, where, options);
+  for (auto& [name, value] : record.get_ref<io::Json::object_t&>()) {
+    if (!value.is_string()) continue;
+    auto& text = value.get_ref<std::string&>();
+    const bool is_class = name == options.label_field;
+    const bool is_list = reader.reads(name) && (name == "messages" || name == "conversations" || name == "input_ids" ||
+                                                name == "labels" || name == "attention_mask" || name == "history");
+    const bool is_mark = (is_learning_mark(name) || name == "label" || name == "kto_tag") && !reader.has_meaning(name);
+    if (text.empty() && (is_class || is_mark || (is_list && !reader.identifies(name)))) {
+      value = nullptr;
+    } else if (is_list && text.empty()) {
+      fail<FormatError>(std::string_view(where), ": \"", std::string_view(name),
+                        "\" is empty; expected a list as JSON");
+    } else if (is_list) {
+      value = io::parse_json(text, concat(where, ": ", std::string_view(name)));
+    } else if (is_mark) {
+      value = mark_of(std::move(text));
+    }
+  }
+}
+
+}  // namespace lora::data::detail
