@@ -24,7 +24,8 @@ MEMORY = [
     ("32B LoRA, checkpointed", "qwen2.5-32b", LORA + CHECKPOINTED, [((8, 1), 3, ""), ((8, 2), 3, ""), ((8, 2), 3, "all")]),
     ("7B in full, checkpointed", "qwen2.5-7b",
      "--finetuning_type full --cutoff_len 2048 --per_device_train_batch_size 1" + CHECKPOINTED,
-     [((8, 1), 1, "optimizer"), ((8, 1), 2, ""), ((8, 1), 2, "optimizer"), ((8, 2), 2, "")]),
+     [((8, 1), 1, "optimizer"), ((8, 1), 2, ""), ((8, 1), 2, "optimizer"), ((8, 1), 3, ""), ((8, 1), 3, "optimizer"),
+      ((8, 2), 3, "")]),
 ]
 TIME = [
     ("7B LoRA, 4 x 512 tokens", "qwen2.5-7b",

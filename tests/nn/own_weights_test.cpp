@@ -151,8 +151,8 @@ TEST_CASE("own weights: in bfloat16 products read the copy, and gradients are th
   module.linear(0).weight.add_to(params, "weight", 0);
   module.linear(0).bias.add_to(params, "bias", 1);
   params.build(dev);
-  module.linear(0).weight.start(dev);
-  module.linear(0).bias.start(dev);
+  module.linear(0).weight.start(dev, params);
+  module.linear(0).bias.start(dev, params);
   params.refresh(dev);
   module.forward(dev, pass, input.in(), y.view(), saved, nn::Keep::all);
   module.backward(dev, pass, input.in(), saved, gradient.in(), dx.view());
@@ -183,7 +183,7 @@ TEST_CASE("own weights: the table of an embedding gets the gradients of its toke
     nn::ParamStore<D, T> params;
     embedding.table.add_to(params, "table", 0);
     params.build(dev);
-    embedding.table.start(dev);
+    embedding.table.start(dev, params);
     params.refresh(dev);
     const std::vector<std::int32_t> tokens{10, 0, 3, 3, 10, 3}, positions{0, 1, 2, 3, 4, 5};
     const std::vector<kernel::Segment> segments{{0, 6}};
@@ -242,7 +242,7 @@ TEST_CASE("own weights: the head's gradient is that of its loss, whatever the ch
         if (trains) {
           head.weight().add_to(params, "lm_head.weight", 0);
           params.build(dev);
-          head.weight().start(dev);
+          head.weight().start(dev, params);
           params.refresh(dev);
         }
         Matrix<D, Accum<T>> row_loss(dev, 1, n, 3), target(dev, 1, n, 4), top(dev, 1, n, 5);

@@ -9,6 +9,7 @@
 #include "support/backends.hpp"
 #include "support/matrix.hpp"
 #include "support/message_of.hpp"
+#include "support/thread_ranks.hpp"
 
 namespace param_test {
 
@@ -117,6 +118,94 @@ TEST_CASE("param store: a parameter that has no memory yet is not read") {
     params.build(dev);
     CHECK(param.use().size() == 6);
   });
+}
+
+TEST_CASE("param store: of values that are shared out a rank has its shares, and reads a layer while it is held") {
+  const auto check = []<class D, class T>() {
+    std::vector<Index> held(3);
+    run_ranks<D>(3, [&](auto& self) {
+      D dev(1);
+      nn::ParamStore<D, T> params;
+      params.share_values(self);
+      std::vector<nn::Param<D, T>> all;
+      std::vector<std::vector<Accum<T>>> given;
+      const auto add = [&](Index layer, const std::string& name, Index rows, Index cols, Index group) {
+        params.begin_layer(layer);
+        all.push_back(params.add(rows, cols, group, group == 1));
+        params.name(all.back(), name, 0, rows);
+        given.push_back(random_values<Accum<T>>(rows * cols, all.size()));
+      };
+      add(nn::before_layers, "embedding", 5, 700, 0);
+      for (Index layer = 0; layer < 3; ++layer) {
+        add(layer, concat(layer, " a"), 3, 500, 0);
+        add(layer, concat(layer, " b"), 7, 300 + 100 * layer, 0);
+        add(layer, concat(layer, " norm"), 1, 300, 1);
+      }
+      add(nn::behind_layers, "norm", 1, 300, 1);
+      add(nn::behind_layers, "head", 5, 900, 0);
+      params.build(dev);
+      for (std::size_t i = 0; i < all.size(); ++i)
+        params.fill(dev, all[i], [&](D& to_dev, View<D, Accum<T>> to) {
+          copy_from_host<D, Accum<T>>(to_dev, given[i], to);
+          to_dev.synchronize();
+        });
+      params.refresh(dev);
+      const auto expect = [&](Index layer) {
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          CAPTURE(i);
+          const bool in_full = params.table().storages()[i].in_full;
+          const auto read = [&] {
+            return in_full ? real(to_host(dev, all[i].use_in_full())[7]) : real(to_host(dev, all[i].use())[7]);
+          };
+          if (params.table().storages()[i].layer != layer) {
+            CHECK(message_of<DeviceError>([&] { (void)read(); }).starts_with("[param] a matrix ("));
+            continue;
+          }
+          std::vector<T> rounds;
+          for (const auto& value : given[i]) rounds.push_back(rounded<T>(real(value)));
+          if (in_full)
+            check_same_bits(to_host(dev, all[i].use_in_full()), given[i]);
+          else
+            check_same_bits(to_host(dev, all[i].use()), rounds);
+        }
+      };
+      const auto look = [&] {
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const Arena::Scope scope(dev.arena());
+          check_same_bits(to_host(dev, params.whole(dev, all[i])), given[i]);
+          params.own_values(params.entries()[i], [&](Index begin, View<D, Accum<T>> own) {
+            const auto values = to_host(dev, own);
+            check_same_bits(values, {given[i].begin() + begin, given[i].begin() + begin + own.size()});
+          });
+        }
+        for (const Index layer :
+             {Index{nn::before_layers}, Index{0}, Index{1}, Index{2}, Index{nn::behind_layers}, Index{2}, Index{0}}) {
+          params.acquire(dev, layer, layer == 0 ? 1 : -1);
+          expect(layer);
+          params.release(dev, layer);
+        }
+        expect(99);
+      };
+      look();
+      const std::size_t whole = params.value_bytes();
+      for (const std::string_view letters : {"0", "nh", "be", "a"}) {  // what trains has one of these in its name
+        params.train(dev, [=](std::string_view name) { return name.find_first_of(letters) != name.npos; });
+        look();
+        CHECK(params.value_bytes() <= whole + 2048 * sizeof(Accum<T>) * 3);
+      }
+      for (const nn::GroupSize& size : params.sizes())
+        held[static_cast<std::size_t>(self.rank())] += nn::values_held(size, self.rank(), 3);
+      Index sum = 0;
+      for (const nn::GroupSize& size : params.sizes()) sum += size.all;
+      const double own[] = {static_cast<double>(held[static_cast<std::size_t>(self.rank())])};
+      double together = 0;
+      for (const double one : self.all_gather(std::span<const double>(own))) together += one;
+      CHECK(together == static_cast<double>(sum));
+    });
+  };
+  SUBCASE("cpu, f32") { check.template operator()<cpu::Device, float>(); }
+  SUBCASE("cpu, bf16") { check.template operator()<cpu::Device, bf16>(); }
+  SUBCASE("proof, bf16") { check.template operator()<proof::Device, bf16>(); }
 }
 
 TEST_CASE("param store: what is frozen has no gradient and keeps its value") {

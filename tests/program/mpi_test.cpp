@@ -227,6 +227,33 @@ TEST_CASE("program: any number of NPUs trains the bytes of one, each by a proces
   CHECK_FALSE(io::is_there(s.temp / "one card"));
 }
 
+TEST_CASE("program: processes that share out the weights of full training write the bytes of one, on NPUs too") {
+  if (!has_mpi()) return;
+  const Subject s;
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
+  const auto words = [&](const std::string& output, int ranks, Words more) {
+    more.insert(more.end(), {"--finetuning_type=full", "--load_best_model_at_end=true"});
+    Words all = s.words(output, ranks, more);
+    std::erase(all, "--lora_dropout=0.25");
+    return all;
+  };
+  for (const std::string device : {"cpu", "ascend"}) {
+    CAPTURE(device);
+    const std::string alone = "alone on " + device;
+    REQUIRE(s.run(1, words(alone, 1, {"--device=" + device})).status == 0);
+    const auto expected = s.lasting(alone);
+    for (const int ranks : {2, 3}) {
+      CAPTURE(ranks);
+      const std::string output = concat(ranks, " on ", device);
+      const auto outcome = s.run(ranks, words(output, ranks, {"--device=" + device, "--zero_stage=3"}));
+      CAPTURE(outcome.errors);
+      REQUIRE(outcome.status == 0);
+      CHECK(test::holds(outcome.errors, "zero_stage 3: of the weights that train this rank has its part"));
+      s.expect_same(output, expected);
+    }
+  }
+}
+
 TEST_CASE("program: an error of processes is said once, and ends all") {
   if (!has_mpi()) return;
   const Subject s;

@@ -347,8 +347,6 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
        "nodes: given 2, allowed: with device_type, a kind of NPU: of the network between hosts nothing is known"},
       {plan_command, with(model, {{"all", ""}, {"zero_stage", "2"}}),
        "all: given together with zero_stage, allowed: one of the two"},
-      {train_command, with(full, {{"zero_stage", "3"}}),
-       "zero_stage: given 3, allowed: 0, 1 or 2 with finetuning_type full: 3 shares out frozen layers"},
       {plan_command, with(model, {{"device_memory_gib", "30"}}),
        "device_memory_gib: given 30, allowed: with device_type, a kind of NPU: the memory of a CPU is the host's, "
        "host_memory_gib"},
@@ -702,7 +700,6 @@ TEST_CASE("rules: of all pairs of keys these and no others are refused") {
       "tokenize enable_thinking",
       "tokenize file",
       "tokenize template",
-      "train finetuning_type zero_stage",
       "train lora_dropout share_prefixes",
       "plan lora_dropout share_prefixes",
       "train neftune_noise_alpha share_prefixes",

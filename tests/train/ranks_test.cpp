@@ -141,11 +141,11 @@ TEST_CASE("ranks: stages, a curriculum, files that are counted, an early end and
   CHECK(metrics_of("alone").at("stages").size() == 3);
   CHECK(metrics_of("alone").at("ended_early") == "early_stopping_patience");
   for (const int ranks : {2, 3})
-    for (const Index zero_stage : {0, 1, 2}) {
+    for (const Index zero_stage : {0, 1, 2, 3}) {
       CAPTURE(ranks);
       CAPTURE(zero_stage);
-      if (zero_stage != (ranks == 2 ? 1 : 2) &&
-          !effort(true, false, "ranks: of stages of training two of six ways to share"))
+      if (zero_stage < 3 && zero_stage != (ranks == 2 ? 1 : 2) &&
+          !effort(true, false, "ranks: of stages of training four of eight ways to share"))
         continue;
       const std::string output = concat("by ", ranks, " in stage ", zero_stage);
       Config config = config_of(output);
@@ -188,7 +188,71 @@ TEST_CASE("ranks: with state and gradients shared out the bytes are those of one
   }
 }
 
-TEST_CASE("ranks: with the optimizer's state shared out each has its part of the moments, and then of gradients") {
+TEST_CASE("ranks: with the weights that train shared out the bytes are those of one, and any number goes on") {
+  const Quiet quiet;
+  const Workshop shop;
+  const auto config_of = [&](const std::string& output, bool checkpoints) {
+    Config config = shared_config(shop, output);
+    config.finetuning_type = "full";
+    config.lora_rank.reset();
+    config.lora_dropout = 0;
+    config.max_steps = 12;
+    config.gradient_checkpointing = checkpoints;
+    config.load_best_model_at_end = true;
+    config.max_shard_size = "5KB";  // several files
+    return config;
+  };
+  const auto check = [&]<class T>(T, bool checkpoints) {
+    const std::string alone = concat("alone ", sizeof(T), checkpoints),
+                      output = concat("in turn ", sizeof(T), checkpoints);
+    expect_no_error(fine_tune_by<T>(1, config_of(alone, checkpoints)));
+    auto expected = lasting_files(shop.temp / alone);
+    Config config = config_of(output, checkpoints);
+    config.resume_from_checkpoint = "auto";
+    const std::pair<int, Index> turns[] = {{3, 3}, {2, 5}, {1, 7}, {4, 9}, {2, 12}};
+    for (const auto& turn : turns) {
+      const int ranks = turn.first;
+      const Index last = turn.second;
+      CAPTURE(ranks);
+      config.zero_stage = ranks > 1 ? 3 : 0;
+      std::atomic<int> stop = 0;
+      expect_no_error(fine_tune_by<T>(ranks, config, [&](int) {
+        RunOptions options;
+        options.stop = &stop;
+        options.on_step = [&stop, last](const StepMetrics& metrics) {
+          stop = metrics.step == last && last < 12 ? 15 : 0;
+        };
+        return options;
+      }));
+    }
+    auto files = lasting_files(shop.temp / output);
+    for (const Index step : {5, 7})  // where it was stopped
+      std::erase_if(files, [&](const auto& file) {
+        return file.first.starts_with(concat("checkpoints/checkpoint-", step, "/"));
+      });
+    CHECK(files.contains("final_model/model.safetensors.index.json"));
+    expect_same(files, expected);
+    // There is nothing left to do, which each comes to know.
+    expect_no_error(fine_tune_by<T>(2, config));
+  };
+  check(float{}, false);
+  check(bf16{}, true);
+}
+
+TEST_CASE("ranks: answers are not written while ranks gather what trains from each other") {
+  const Quiet quiet;
+  const Workshop shop;
+  Config config = one_full_step(shop);
+  config.zero_stage = 3;
+  config.eval_predict = true;
+  for (const std::string& error : fine_tune_by(2, config).errors)
+    CHECK(error ==
+          "key eval_predict: given true, but with zero_stage 3 ranks gather each layer together, and answers differ in "
+          "length; allowed: false, or zero_stage 0, 1 or 2");
+}
+
+TEST_CASE(
+    "ranks: with the optimizer's state shared out each has its part of the moments, then of gradients and values") {
   const Quiet quiet;
   const Workshop shop;
   Config config = one_full_step(shop);
@@ -224,6 +288,19 @@ TEST_CASE("ranks: with the optimizer's state shared out each has its part of the
   const double most = *std::max_element(gradients.peaks.begin(), gradients.peaks.end());
   const double before = *std::max_element(parts.peaks.begin(), parts.peaks.end());
   CHECK(std::fabs(before - most - (held(sizes) - held(by_layer))) <= 4 * apart);
+  config.zero_stage = 3;
+  const Outcome values = fine_tune_by(4, config);
+  expect_no_error(values);
+  const auto shared =
+      inputs::blueprint_of(config, inputs::open_source(config)).parameters().sizes([](std::string_view) {
+        return true;
+      });
+  const auto masters = [](const std::vector<nn::GroupSize>& groups) {
+    return train::trained_memory<float>(groups, 4).masters;
+  };
+  CHECK(masters(shared) < 0.4 * masters(by_layer));  // there is room for both layers beside them
+  const double least = *std::max_element(values.peaks.begin(), values.peaks.end());
+  CHECK(std::fabs(most - least - (held(by_layer) - held(shared))) <= 4 * apart);
 }
 
 TEST_CASE("ranks: gradients leave with each micro-batch only where a unit is one") {

@@ -346,7 +346,7 @@ TEST_CASE("start: what offload takes on the host is refused where it is one byte
 TEST_CASE("start: layers that are streamed or shared out are told with the memory that they take") {
   settings::Config config;
   const auto said = [&](const std::optional<model::LayerStreaming>& streaming) {
-    return said_by([&] { train::say_offload(streaming, config); });
+    return said_by([&] { train::say_offload(streaming, config, std::size_t{5} << 20); });
   };
   using From = model::WeightPlaces::From;
   for (const Index zero_stage : {0, 2}) {
@@ -360,11 +360,21 @@ TEST_CASE("start: layers that are streamed or shared out are told with the memor
   constexpr std::size_t mib = std::size_t{1} << 20;
   const auto sizes = [&](From from, std::size_t host) { return model::LayerStreaming{from, 8 * mib, 2 * mib, host}; };
   CHECK(said(sizes(From::ranks, 0)) ==
-        "zero_stage 3: of the layers, 8.0 MiB, this rank has its part, and gathers each ahead of its use: 2.0 MiB of "
+        "zero_stage 3: of the frozen layers, 8.0 MiB, this rank has its part, and gathers each ahead of its use: 2.0 "
+        "MiB of "
         "the device's memory\n");
   CHECK(said(sizes(From::ranks, 3 * mib)) ==
-        "zero_stage 3: of the layers, 8.0 MiB, this rank has its part, and gathers each ahead of its use: 2.0 MiB of "
+        "zero_stage 3: of the frozen layers, 8.0 MiB, this rank has its part, and gathers each ahead of its use: 2.0 "
+        "MiB of "
         "the device's memory and 3.0 MiB of page-locked memory\n");
+  config.finetuning_type = "full";
+  const std::string values =
+      "zero_stage 3: of the weights that train this rank has its part, and gathers each layer ahead of its use: 5.0 "
+      "MiB "
+      "of memory\n";
+  CHECK(said(std::nullopt) == values);
+  CHECK(said(sizes(From::ranks, 0)).starts_with(values + "zero_stage 3: of the frozen layers, 8.0 MiB, this rank has"));
+  config.finetuning_type = "lora";
   config.zero_stage = 0;
   const std::string copied =
       "offload: the layers, 8.0 MiB, are copied to 2.0 MiB of the device's memory ahead of their use, from 3.0 MiB of "
@@ -392,6 +402,11 @@ TEST_CASE("start: layers are shared out by several ranks of devices with memory 
   CHECK(message_of<ConfigError>([&] { train::expect_sharing_fits<Npu>(config, 2); }) ==
         "key eval_predict: given true, but with zero_stage 3 NPUs gather each layer together, and answers differ in "
         "length; allowed: false, or zero_stage 0, 1 or 2");
+  config.finetuning_type = "full";
+  CHECK(message_of<ConfigError>([&] { train::expect_sharing_fits<cpu::Device>(config, 2); }) ==
+        "key eval_predict: given true, but with zero_stage 3 ranks gather each layer together, and answers differ in "
+        "length; allowed: false, or zero_stage 0, 1 or 2");
+  config.finetuning_type = "lora";
   config.zero_stage = 2;
   CHECK_NOTHROW(train::expect_sharing_fits<Npu>(config, 2));
   for (const std::string offload : {"none", "optimizer", "params", "all"}) {

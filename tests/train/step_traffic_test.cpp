@@ -50,7 +50,7 @@ TEST_CASE("step traffic: of a run's steps every byte is forecast, whatever ranks
   write_tokens(shop.temp / "more.jsonl", 9, 5);
   for (const bool full : {false, true})
     for (const int ranks : {2, 3})
-      for (const Index zero_stage : {0, 1, 2}) {
+      for (const Index zero_stage : {0, 1, 2, 3}) {
         CAPTURE(full);
         CAPTURE(ranks);
         CAPTURE(zero_stage);
@@ -141,11 +141,18 @@ TEST_CASE("step traffic: of each kind the calls and bytes are those of parts, un
         "values by all-gather: 1 calls, 12288 and 8192\n"
         "counts and losses by all-gather: 4 calls, 96 and 104\n");
   using Gathers = std::vector<Index>;
-  CHECK(train::gathered_layers(2, 2, 0) == Gathers{0, 0});
-  CHECK(train::gathered_layers(3, 2, 0) == Gathers{1, 0, 1});
-  CHECK(train::gathered_layers(4, 2, 0) == Gathers{1, 1, 1, 1});
-  CHECK(train::gathered_layers(4, 3, 0) == Gathers{1, 0, 0, 1});
-  CHECK(train::gathered_layers(5, 3, 1) == Gathers{1, 1, 0, 1, 1});
+  const auto gathers_of = [](std::size_t layers, int slots, Index first) {
+    return train::gathers_of(std::vector<bool>(layers, true), slots, first, 1, 1);
+  };
+  CHECK(gathers_of(2, 2, 0) == Gathers{0, 0});
+  CHECK(gathers_of(3, 2, 0) == Gathers{1, 0, 1});
+  CHECK(gathers_of(4, 2, 0) == Gathers{1, 1, 1, 1});
+  CHECK(gathers_of(4, 3, 0) == Gathers{1, 0, 0, 1});
+  CHECK(gathers_of(5, 3, 1) == Gathers{1, 1, 0, 1, 1});
+  // The first pass finds nothing there, and a layer without anything takes no room.
+  CHECK(train::gathers_of({true, true, true}, 2, 0, 1, 0) == Gathers{2, 1, 1});
+  CHECK(train::gathers_of({true, true, true}, 2, 0, 3, 0) == Gathers{4, 1, 3});
+  CHECK(train::gathers_of({true, false, true, true, false}, 2, 0, 2, 0) == Gathers{3, 0, 1, 2, 0});
 }
 
 TEST_CASE("step traffic: layers that ranks gather are forecast with all rounds of a step") {

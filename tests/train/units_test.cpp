@@ -67,6 +67,9 @@ struct Part {
   bool single = false;   ///< units of one micro-batch
   bool on_host = false;  ///< layers that are shared out lie there
   bool skips = false;    ///< some of the gradients are not applied
+  bool recomputes = false;
+  bool steps_on_host = false;
+  std::string_view chosen = "";  ///< of a model trains what has this in its name
   bool profiled = false;
 };
 
@@ -79,23 +82,31 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
     D dev(1);
     const auto source = model::Source::open(folder / "model");
     model::WeightPlaces places;
-    places.shares_layers = zero_stage > 2 && ranks > 1;
+    places.shares_layers = !D::reads_host_memory && zero_stage > 2 && ranks > 1;
     places.streams_layers = places.shares_layers && part.on_host;
     places.threads = 1;
     model::Decoder<D, T> decoder(dev, source, places, &self);
     CHECK(decoder.gathers_layers() == places.shares_layers);
+    const bool shares_values = zero_stage > 2 && ranks > 1 && what == What::model;
     model::AdapterConfig config;
     config.rank = 3;
     config.dropout = 0.2;
-    if (zero_stage > 1) decoder.params().share_by_layer(self.rank(), self.size());
+    if (shares_values)
+      decoder.params().share_values(self);
+    else if (zero_stage > 1)
+      decoder.params().share_by_layer(self.rank(), self.size());
     if (what == What::adapter) {
       decoder.attach(dev, config);
       model::init_adapter(dev, decoder, 7);
     } else {
-      decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
+      decoder.train_own(dev,
+                        [&](const model::TensorInfo& info) { return info.name.find(part.chosen) != info.name.npos; });
     }
+    CHECK(decoder.gathers_values() == shares_values);
+    if (part.recomputes) decoder.recompute(source.config().num_hidden_layers);
     train::Stepper<D, T> stepper(dev, decoder, {.weight_decay = 0.01}, 1.0, 42, self,
-                                 {.units = units, .zero_stage = zero_stage});
+                                 {.units = units, .zero_stage = zero_stage},
+                                 {.on_host = part.steps_on_host, .threads = 1});
     if (!part.resumed.empty()) {
       model::load_adapter(dev, decoder, model::open_adapter(part.resumed));
       stepper.with_optimizer(
@@ -123,10 +134,11 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
       });
     }
     if (what == What::model) {
-      decoder.params().for_each([&](const auto& param) {
-        const auto values = to_host(dev, param.value);
+      for (const auto& entry : decoder.params().entries()) {
+        const Arena::Scope scope(dev.arena());
+        const auto values = to_host(dev, decoder.params().whole(dev, entry));
         outcome.trained.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
-      });
+      }
       return;
     }
     const auto place = folder / concat("adapter ", self.rank());
@@ -138,9 +150,10 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
 }
 
 template <class T>
-void check_units(What what = What::adapter) {
+void check_units(What what = What::adapter, bool tied = true) {
   RandomModel shape;
-  shape.tied = what == What::model;
+  shape.tied = what == What::model && tied;
+  if (!tied) shape.layers = 4;
   shape.hidden = 32;
   shape.ffn = 48;
   const TempFolder folder = TempFolder::in_memory();
@@ -155,7 +168,8 @@ void check_units(What what = What::adapter) {
     for (const int ranks : {2, 3, 4, 8}) {
       if (ranks > units || (ranks != 3 && !effort(true, false, "units: shared by two and by four ranks"))) continue;
       CAPTURE(ranks);
-      for (const Index zero_stage : {0, 1, 2}) {
+      for (const Index zero_stage : {0, 1, 2, 3}) {
+        if (zero_stage == 3 && what == What::adapter) continue;  // as 2
         CAPTURE(zero_stage);
         const bool by_layer = zero_stage > 1;
         const Outcome& expected = by_layer ? single : alone;
@@ -177,6 +191,7 @@ TEST_CASE("units: any number of ranks trains the same bits, with state and gradi
       check_units<bf16>();
     }
   SUBCASE("the whole model") { check_units<bf16>(What::model); }
+  SUBCASE("the whole model with a head of its own") { check_units<float>(What::model, false); }
 }
 
 TEST_CASE("units: ranks that share out a device's layers train the same bits, with a unit, an empty one or none") {
@@ -204,6 +219,32 @@ TEST_CASE("units: ranks that share out a device's layers train the same bits, wi
     }
 }
 
+TEST_CASE("units: ranks that share out what trains of a device train the same bits, whatever is frozen or recomputed") {
+  RandomModel shape;
+  shape.layers = 4;
+  shape.hidden = 32;
+  shape.ffn = 48;
+  const TempFolder folder = TempFolder::in_memory();
+  write_random_model(folder / "model", shape);
+  for (const std::string_view chosen : {"", "q_proj", "layers.2.", "norm", "lm_head", "embed"})
+    for (const int ranks : {2, 3}) {
+      if (ranks == 2 && !chosen.empty() && !effort(true, false, "units: some of a device's weights by two ranks"))
+        continue;
+      CAPTURE(chosen);
+      CAPTURE(ranks);
+      Part part{.last = 4, .single = true, .skips = true};
+      part.steps_on_host = ranks == 2;
+      part.chosen = chosen;
+      const auto alone = train<bf16, proof::Device>(folder, What::model, 4, 1, 0, part).front();
+      part.recomputes = ranks == 3;
+      for (const auto& outcome : train<bf16, proof::Device>(folder, What::model, 4, ranks, 3, part)) {
+        CHECK(outcome.losses == alone.losses);
+        CHECK(outcome.norms == alone.norms);
+        CHECK((outcome.trained == alone.trained));
+      }
+    }
+}
+
 TEST_CASE("units: in a profile each span is what its name says, whatever is shared out") {
   const TempFolder folder = TempFolder::in_memory();
   write_random_model(folder / "model", RandomModel{.hidden = 32, .ffn = 48});
@@ -216,7 +257,6 @@ TEST_CASE("units: in a profile each span is what its name says, whatever is shar
       const Part part{.last = 2, .single = true, .profiled = true};
       for (const auto& outcome : train<bf16, proof::Device>(folder, What::adapter, 4, ranks, zero_stage, part))
         CHECK(checked_phases(outcome.profile) == phases);
-      if (zero_stage == 3) continue;
       for (const auto& outcome : train<bf16>(folder, What::model, 4, ranks, zero_stage, part))
         CHECK(checked_phases(outcome.profile) == phases);
     }

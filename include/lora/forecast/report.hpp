@@ -57,8 +57,8 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
   if (!D::reads_host_memory && !config.trains_model()) offloads.insert(offloads.end(), {"params", "all"});
   std::vector<Index> zero_stages{config.zero_stage};
   if (target.ranks() > 1) zero_stages = {0, 1, 2};
-  const bool answers = !D::reads_host_memory && config.eval_predict;
-  if (target.ranks() > 1 && !config.trains_model() && !answers) zero_stages.push_back(3);
+  const bool answers = (!D::reads_host_memory || config.trains_model()) && config.eval_predict;
+  if (target.ranks() > 1 && !answers) zero_stages.push_back(3);
   const Index longest =
       run == nullptr ? config.cutoff_len : std::min(run->survey.train.length_at(1), config.cutoff_len);
   std::set<Index> sizes{512, 1024, 2048, 4096, 8192, 16384};
@@ -79,6 +79,7 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
           if (fits || !can_share(way)) continue;
           model::Blueprint shared = blueprint;
           shared.shares_by_layer = zero_stage > 1;
+          shared.shares_values = way.shares_values();
           Strategy one{tokens, recomputes, offload, zero_stage, forecast_run<D, T>(target, shared, run, way)};
           if (!way.max_tokens_per_micro_batch) {
             one.sequences = way.train_batch_size();

@@ -79,9 +79,21 @@ train::TrafficBasis traffic_basis(const model::Blueprint& blueprint, const setti
                             .units = config.step_units,
                             .zero_stage = config.zero_stage,
                             .element = sizeof(Accum<T>),
+                            .product = sizeof(T),
                             .sum = sizeof(typename D::Sum),
+                            .depth = blueprint.config.num_hidden_layers,
                             .slots = model::WeightPlaces{}.slots};
-  if (!D::reads_host_memory && config.zero_stage > 2) basis.layers = detail::layer_bytes<D, T>(blueprint);
+  if (!D::reads_host_memory && config.zero_stage > 2) {
+    basis.layers = detail::layer_bytes<D, T>(blueprint);
+    if (config.shares_values()) {  // those that train are gathered as values
+      std::vector<bool> frozen(basis.layers.size());
+      for (const model::TensorInfo& info : model::tensors_of(blueprint.config))
+        if (info.kind == model::TensorInfo::Kind::projection && !blueprint.may_train(info))
+          frozen[static_cast<std::size_t>(info.layer)] = true;
+      for (std::size_t i = 0; i < frozen.size(); ++i)
+        if (!frozen[i]) basis.layers[i] = 0;
+    }
+  }
   const auto shape = model::shape_of<D, T>(blueprint, trains, 0);
   basis.first_trained = shape.embedding_trains ? 0 : shape.stack.first_trained();
   return basis;

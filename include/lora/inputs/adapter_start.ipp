@@ -101,6 +101,7 @@ LORA_INLINE TensorNames trainable_in_run(const settings::Config& config, const m
 LORA_INLINE model::Blueprint blueprint_of(const settings::Config& config, const model::Source& source) {
   model::Blueprint blueprint = model::blueprint_of(source);
   blueprint.shares_by_layer = config.zero_stage > 1;
+  blueprint.shares_values = config.shares_values();
   if (config.trains_model()) {
     blueprint.chosen = [names = trainable_in_run(config, source.config())](const model::TensorInfo& info) {
       return names.count(info.name) != 0;

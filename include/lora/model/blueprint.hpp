@@ -24,6 +24,7 @@ struct Blueprint {
   Index b_group = 0;                                ///< as Decoder::attach has it
   std::function<bool(const TensorInfo&)> chosen{};  ///< of the model's own tensors, as Decoder has it; empty: none
   bool shares_by_layer = false;                     ///< ranks share out what trains layer by layer
+  bool shares_values = false;                       ///< and its values
 
   /// Whether a tensor of the model's own may train.
   bool may_train(const TensorInfo& info) const {

@@ -12,7 +12,7 @@ namespace lora::model {
 
 LORA_INLINE nn::ParamTable Blueprint::parameters() const {
   nn::ParamTable table;
-  if (shares_by_layer) table.share_by_layer();
+  if (shares_by_layer || shares_values) table.share_by_layer(shares_values);
   for (Index layer = 0; adapter && layer < config.num_hidden_layers; ++layer)
     for (const ProjectionGroup& group : projection_groups) {
       const std::string prefix = group_path(layer, group);
@@ -35,7 +35,9 @@ LORA_INLINE nn::ParamTable Blueprint::parameters() const {
     if (!may_train(info)) continue;
     const bool matrix = info.shape.rank() > 1;
     const Index rows = matrix ? info.shape[0] : 1;
-    table.name({info.name, table.add({rows, info.shape.count() / rows, matrix ? 0 : 1, info.layer}), 0, rows});
+    const std::size_t storage =
+        table.add({rows, info.shape.count() / rows, matrix ? 0 : 1, shared_layer(config, info), !matrix});
+    table.name({info.name, storage, 0, rows});
   }
   return table;
 }

@@ -18,6 +18,7 @@
 #include "lora/model/adapter.hpp"
 #include "lora/model/evaluation.hpp"
 #include "lora/model/layers.hpp"
+#include "lora/model/shared_layers.hpp"
 #include "lora/nn/embedding.hpp"
 #include "lora/nn/objective.hpp"
 
@@ -90,10 +91,16 @@ class Decoder {
   /// Whether ranks gather layers from each other, and so make all passes together: a rank that has no micro-batch when
   /// others have makes an empty one.
   bool gathers_layers() const { return stack_.access() != nullptr && stack_.access()->is_collective(); }
+  /// Whether `value` is one of these passes, too, of each tensor.
+  bool gathers_values() const { return params_->shares_values(); }
   /// Of training, which tells the hook as train_micro_batch does, or of an evaluation. With layers of its own it does
   /// nothing.
   void pass_without_batch(D& dev, bool trains, nn::GradientHook<D>* hook = nullptr) const {
-    if (gathers_layers()) stack_.visit(dev, trains, trains && embedding_.table.trains(), hook);
+    if (!gathers_layers()) return;
+    use_apart(dev, nn::before_layers, "forward");
+    stack_.visit_forward(dev, trains);
+    use_apart(dev, head_layer(), "head");
+    if (trains) stack_.visit_backward(dev, embedding_.table.trains(), hook);
   }
 
   /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
@@ -113,12 +120,13 @@ class Decoder {
   /// Throws   FormatError for tokens that are not in the vocabulary, ShapeError for rows that the pass does not have
   std::vector<Accum<T>> logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen);
 
-  /// A tensor of the model as it computes, in Accum<T> and in scratch: of a projection with an adapter W + s B A.
+  /// A tensor of the model as it computes, in Accum<T> and in scratch: of a projection with an adapter W + s B A. Ranks
+  /// that share out what trains gather it.
   /// Shapes   as the description's; a vector (1, n)
   View<D, Accum<T>> value(D& dev, const TensorInfo& info);
 
   /// Everything that may train.
-  nn::ParamStore<D, T>& params() { return params_; }
+  nn::ParamStore<D, T>& params() { return *params_; }
 
  private:
   // A projection of a module.
@@ -147,11 +155,19 @@ class Decoder {
   void at(const TensorInfo& info, F&& f) {
     std::visit([&](auto* tensor) { f(*tensor); }, own(info));
   }
-  // Of the layer whose projection the tensor is, if it is one: no other may be streamed.
+  // Of the layer whose projection the tensor is, as it is stored, if it is one: no other may be streamed.
   nn::LayerHandle<D> use_of(D& dev, const TensorInfo& info) const {
     const bool projection = info.kind == TensorInfo::Kind::projection;
-    return nn::LayerHandle<D>(projection ? stack_.access() : nullptr, dev, info.layer, -1);
+    nn::LayerAccess<D>* const stored = shared_ != nullptr ? streamed_.get() : stack_.access();
+    return nn::LayerHandle<D>(projection ? stored : nullptr, dev, info.layer, -1);
   }
+  // Of what belongs to no layer, where ranks share out what trains.
+  nn::LayerHandle<D> use_apart(D& dev, Index layer, std::string_view phase_name) const {
+    if (shared_ == nullptr) return nn::LayerHandle<D>(nullptr, dev, layer, -1);
+    const Span phase(dev, Profile::Kind::phase, phase_name);
+    return nn::LayerHandle<D>(shared_.get(), dev, layer, -1);
+  }
+  Index head_layer() const { return config_.tie_word_embeddings ? nn::before_layers : nn::behind_layers; }
   // Gives the store the chosen tensors, before it is built.
   void add_own(const Choice& trains);
   void check_chosen(std::span<const std::int32_t> chosen, Index rows) const {
@@ -170,6 +186,7 @@ class Decoder {
   void build(D& dev);
 
   void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const {
+    const auto table = use_apart(dev, nn::before_layers, "forward");
     const Span phase(dev, Profile::Kind::phase, "forward");
     embedding_.forward(dev, pass, x);
   }
@@ -185,11 +202,13 @@ class Decoder {
 
   Config config_;
   AdapterConfig adapter_;
-  nn::ParamStore<D, T> params_;               // before what holds handles to it
+  // Before what holds handles to it.
+  std::unique_ptr<nn::ParamStore<D, T>> params_ = std::make_unique<nn::ParamStore<D, T>>();
   std::unique_ptr<nn::Rotary<D, T>> rotary_;  // layers point to it
   nn::Embedding<D, T> embedding_;
   std::unique_ptr<StreamedLayers<D>> streamed_;  // before the stack, which calls it
   std::optional<LayerStreaming> streaming_;
+  std::unique_ptr<SharedLayers<D, T>> shared_;  // where ranks share out what trains
   nn::Stack<D, T> stack_;
   nn::RmsNorm<D, T> norm_;
   std::optional<nn::Head<D, T>> head_;
@@ -234,7 +253,7 @@ typename Decoder<D, T>::OwnTensor Decoder<D, T>::own(const TensorInfo& info) {
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, Index b_group) {
-  params_.clear();
+  params_->clear();
   for (Index i = 0; i < stack_.size(); ++i) {
     const auto groups = stack_.layer(i).inner().groups();
     const auto ranks = [&](const nn::LoraLinear<D, T>& group) {
@@ -245,11 +264,11 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, 
       }
       return result;
     };
-    params_.begin_layer(i);
+    params_->begin_layer(i);
     for (std::size_t j = 0; j < groups.size(); ++j)
-      groups[j]->attach(params_, group_path(i, projection_groups[j]), ranks(*groups[j]), adapter.dropout);
+      groups[j]->attach(*params_, group_path(i, projection_groups[j]), ranks(*groups[j]), adapter.dropout);
   }
-  if (params_.entries().empty()) fail<ConfigError>("the adapter targets no projection of this model");
+  if (params_->entries().empty()) fail<ConfigError>("the adapter targets no projection of this model");
   add_own([&](const TensorInfo& info) { return adapter.trains_whole(info) || (trains && trains(info)); });
   build(dev);
   adapter_ = std::move(adapter);
@@ -257,11 +276,11 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, 
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::train_own(D& dev, const Choice& trains) {
-  params_.clear();
+  params_->clear();
   for (Index i = 0; i < stack_.size(); ++i)
     for (auto* group : stack_.layer(i).inner().groups()) group->detach();
   add_own(trains);
-  if (params_.entries().empty()) fail<ConfigError>("none of the model's tensors is chosen to train");
+  if (params_->entries().empty()) fail<ConfigError>("none of the model's tensors is chosen to train");
   build(dev);
   adapter_ = {};
 }
@@ -270,10 +289,10 @@ template <AnyDevice D, class T>
 void Decoder<D, T>::add_own(const Choice& trains) {
   for (const TensorInfo& info : tensors_of(config_)) {
     const Index group = info.shape.rank() > 1 ? 0 : 1;
-    params_.begin_layer(info.layer);
+    params_->begin_layer(shared_layer(config_, info));
     at(info, [&](auto& tensor) {
       tensor.freeze();
-      if (trains && trains(info)) tensor.add_to(params_, info.name, group);
+      if (trains && trains(info)) tensor.add_to(*params_, info.name, group);
     });
   }
   if (config_.tie_word_embeddings) head_->weight() = embedding_.table;
@@ -281,15 +300,27 @@ void Decoder<D, T>::add_own(const Choice& trains) {
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::build(D& dev) {
-  params_.build(dev);
+  if (shared_ != nullptr) stack_.set_access(streamed_.get());
+  shared_.reset();
+  params_->build(dev);
   for (const TensorInfo& info : tensors_of(config_)) {
     at(info, [&](auto& tensor) {
       if (tensor.param().empty()) return;
       const auto weights = use_of(dev, info);
-      tensor.start(dev);
+      tensor.start(dev, *params_);
     });
   }
-  params_.refresh(dev);
+  params_->refresh(dev);
+  if (!params_->shares_values()) return;
+  std::vector<bool> reads_stored;
+  for (Index i = 0; i < stack_.size(); ++i) {
+    bool reads = false;
+    for (auto* group : stack_.layer(i).inner().groups())
+      for (const auto& projection : group->projections()) reads = reads || projection.linear.weight.param().empty();
+    reads_stored.push_back(reads);
+  }
+  shared_ = std::make_unique<SharedLayers<D, T>>(*params_, streamed_.get(), std::move(reads_stored));
+  stack_.set_access(shared_.get());
 }
 
 template <AnyDevice D, class T>
@@ -319,8 +350,11 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double sca
   typename nn::Stack<D, T>::Saved saved;
   embed(dev, pass, d_hidden);
   stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, saved, nn::Keep::all, embedding_.table.trains());
-  objective().loss(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
-                   [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
+  {
+    const auto head = use_apart(dev, head_layer(), "head");
+    objective().loss(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
+                     [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
+  }
   stack_.backward(dev, pass, saved, d_hidden, hook);
   {
     const Span phase(dev, Profile::Kind::phase, "backward");
@@ -345,6 +379,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
   const Arena::Scope scope(dev.arena());
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);
   run(dev, pass, hidden);
+  const auto head = use_apart(dev, head_layer(), "head");
   // As the head would cut them itself.
   nn::for_row_tiles(pass.labelled().size(), head_->tiling().head_rows, [&](Index begin, Index count) {
     result.stopped = result.stopped || pass.stopped();
@@ -366,6 +401,13 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
 
 template <AnyDevice D, class T>
 View<D, Accum<T>> Decoder<D, T>::value(D& dev, const TensorInfo& info) {
+  if (params_->shares_values()) {
+    std::optional<View<D, Accum<T>>> gathered;
+    at(info, [&](const auto& tensor) {
+      if (!tensor.param().empty()) gathered = params_->whole(dev, tensor.param());
+    });
+    if (gathered) return *gathered;
+  }
   const auto weights = use_of(dev, info);
   if (info.kind == TensorInfo::Kind::projection) {
     const auto [group, j] = place_of(info);
@@ -390,6 +432,7 @@ std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, 
   const auto index = tensor_of<std::int32_t>(dev, chosen, 1, n);
   const View<D, T> x = scratch<T>(dev, n, config_.hidden_size);
   kernel::gather_rows(dev, View<D, const T>(hidden), index.view(), x);
+  const auto head = use_apart(dev, head_layer(), "head");
   norm_.forward(dev, x, x, {});
   const View<D, Accum<T>> out = scratch<Accum<T>>(dev, n, config_.vocab_size);
   head_->logits(dev, x, out, pass.decodes());

@@ -58,6 +58,15 @@ void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::
   io::write_changed_json(folder / "config.json", json, source.path() / "config.json");
 }
 
+/// What ranks without a file do while one of them calls save_merged, where they gather tensors from each other.
+template <AnyDevice D, class T>
+void gather_merged(D& dev, Decoder<D, T>& model) {
+  for (const TensorInfo& info : tensors_of(model.config())) {
+    const Arena::Scope scope(dev.arena());
+    (void)model.value(dev, info);
+  }
+}
+
 }  // namespace lora::model
 
 #ifndef LORA_COMPILED

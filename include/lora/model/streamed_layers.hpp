@@ -15,6 +15,7 @@
 #include "lora/model/layer_source.hpp"
 #include "lora/model/sharded_layers.hpp"
 #include "lora/nn/layer_access.hpp"
+#include "lora/nn/layer_slots.hpp"
 #include "lora/nn/weight.hpp"
 #include "lora/tensor/tensor.hpp"
 
@@ -49,10 +50,8 @@ struct LayerStreaming {
 };
 
 /// The weights of layers, which stay on the host or are shared out by ranks: each comes to a slot of the device's
-/// memory ahead of its use, from the host in Stream::copy, beside the kernels that work on the layer before. Only
-/// events order that: kernels wait for the copy, and a copy into a slot for the kernels that were queued when its last
-/// layer was released. What a slot holds stays until the room is needed, so that where a pass turns round, nothing is
-/// copied twice.
+/// memory (nn::LayerSlots) ahead of its use, from the host in Stream::copy, beside the kernels that work on the layer
+/// before.
 template <AnyDevice D>
 class StreamedLayers : public nn::LayerAccess<D> {
  public:
@@ -69,13 +68,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
   }
   ~StreamedLayers() override {
     dev_.set_relief({});
-    try {
-      dev_.synchronize();  // nothing is copied any more
-    } catch (...) {        // whoever waited before has heard of it
-    }
-    for (const Slot& slot : slots_)
-      for (const auto& event : {slot.copied, slot.released})
-        if (event) dev_.release(*event);
+    slots_.reset();  // after which nothing is copied any more
   }
 
   /// A matrix of a layer, before `build`.
@@ -90,12 +83,13 @@ class StreamedLayers : public nn::LayerAccess<D> {
   LayerStreaming build() {
     std::size_t largest = 0;
     bool decoded = false;
+    std::vector<std::size_t> sizes;
     LayerStreaming taken;
     for (const HostLayer& layer : layers_) {
       largest = std::max(largest, layer.bytes());
       taken.layers += layer.bytes();
       decoded = decoded || layer.is_decoded();
-      sizes_.push_back(layer.bytes());
+      sizes.push_back(layer.bytes());
     }
     const std::size_t available = options_.memory ? *options_.memory : cpu::available_memory();
     using From = WeightPlaces::From;
@@ -103,7 +97,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
     if (ranks_ != nullptr) {
       taken.from = From::ranks;
       std::size_t own = 0;
-      for (const std::size_t bytes : sizes_) own += shard_size(bytes, ranks_->rank(), ranks_->size());
+      for (const std::size_t bytes : sizes) own += shard_size(bytes, ranks_->rank(), ranks_->size());
       (options_.streams_layers ? taken.host : taken.device) += own;
       taken.loading = largest;
     } else {
@@ -130,8 +124,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
       fail<DeviceError>("key offload: ", size_text(taken.host), " of page-locked memory, to stream the layers, ",
                         "can't be had: ", std::string_view(error.what()));
     }
-    largest_ = largest;
-    for (int i = 0; i < options_.slots; ++i) add_slot();
+    slots_.emplace(dev_, std::move(sizes), options_.slots);
     return taken;
   }
 
@@ -140,100 +133,39 @@ class StreamedLayers : public nn::LayerAccess<D> {
   /// passes. Returns the bytes taken.
   std::size_t widen(std::size_t bytes) {
     std::size_t taken = 0;
-    while (ranks_ == nullptr && slots_.size() < places_.size() && taken + largest_ <= bytes) {
-      add_slot();
-      taken += largest_;
+    while (ranks_ == nullptr && slots_->count() < places_.size() && taken + slots_->largest() <= bytes) {
+      slots_->add();
+      taken += slots_->largest();
     }
     return taken;
   }
 
   void acquire(D& dev, Index layer, Index next) override {
-    Slot* const slot = slot_with(dev, layer);
-    if (slot == nullptr) fail<DeviceError>("[streamed_layers] all ", slots_.size(), " slots are in use");
-    if (slot->copied) {
-      dev.wait(Stream::compute, *slot->copied);
-      dev.release(*std::exchange(slot->copied, std::nullopt));
-    }
-    slot->used = ++clock_;
-    slot->held = true;
+    const std::byte* const begin = slots_->acquire(
+        dev, layer, next, [this](D& to_dev, Index one, View<D, std::byte> to) { source_->bring(to_dev, one, to); });
     try {
-      if (next >= 0) prefetch(dev, layer, next);
+      if (next >= 0 && source_->looks_ahead() > 0) source_->expect(dev, upcoming(layer, next));
     } catch (...) {  // whoever has not got the layer does not release it
-      slot->held = false;
+      slots_->release(dev, layer);
       throw;
     }
-    places_[static_cast<std::size_t>(layer)]->begin = slot->memory.view().data();
+    places_[static_cast<std::size_t>(layer)]->begin = begin;
   }
 
   bool is_collective() const override { return ranks_ != nullptr; }
 
   void release(D& dev, Index layer) noexcept override {
-    Slot& slot = *slot_of(layer);
-    slot.held = false;
     places_[static_cast<std::size_t>(layer)]->begin = nullptr;
-    if (slot.released) dev.release(*std::exchange(slot.released, std::nullopt));
-    try {
-      slot.released = dev.record(Stream::compute);
-    } catch (...) {  // the next copy into the slot asks again, and whoever waits hears of it
-    }
+    slots_->release(dev, layer);
   }
 
  private:
-  struct Slot {
-    Tensor<D, std::byte> memory;
-    Index layer = -1;
-    bool held = false;
-    std::uint64_t used = 0;
-    std::optional<Event> copied{};    // until compute waits for it
-    std::optional<Event> released{};  // behind the last kernels that read it
-  };
-
-  // Gives back the slot that was used longest ago, of more than a pass needs: the device is short of memory, and what
-  // it has queued is done.
+  // Gives back a slot of more than a pass needs.
   bool narrow() {
-    auto oldest = slots_.end();
-    for (auto slot = slots_.begin(); slot != slots_.end(); ++slot)
-      if (!slot->held && (oldest == slots_.end() || slot->used < oldest->used)) oldest = slot;
-    if (static_cast<int>(slots_.size()) <= options_.slots || oldest == slots_.end()) return false;
+    if (!slots_ || !slots_->narrow(static_cast<std::size_t>(options_.slots))) return false;
     if (std::exchange(says_narrow_, false))
       log::warn("the device is short of memory: of the layers that stayed there, some are streamed again");
-    for (const auto& event : {oldest->copied, oldest->released})
-      if (event) dev_.release(*event);
-    slots_.erase(oldest);
     return true;
-  }
-
-  void add_slot() { slots_.push_back({Tensor<D, std::byte>(dev_, static_cast<Index>(largest_))}); }
-
-  Slot* slot_of(Index layer) {
-    for (Slot& slot : slots_)
-      if (slot.layer == layer) return &slot;
-    return nullptr;
-  }
-
-  // The slot that has the layer, or will have it once its copy is done; null where all are in use.
-  Slot* slot_with(D& dev, Index layer) {
-    if (Slot* const there = slot_of(layer); there != nullptr) return there;
-    Slot* slot = nullptr;
-    for (Slot& other : slots_)
-      if (!other.held && (slot == nullptr || other.used < slot->used)) slot = &other;
-    if (slot == nullptr) return nullptr;
-    // Before its first layer too: the memory may have been somebody else's.
-    wait_and_release(dev, Stream::copy,
-                     slot->released ? *std::exchange(slot->released, std::nullopt) : dev.record(Stream::compute));
-    if (slot->copied) dev.release(*std::exchange(slot->copied, std::nullopt));
-    slot->layer = -1;  // until the copy is queued
-    slot->used = ++clock_;
-    source_->bring(dev, layer,
-                   slot->memory.view().col_slice(0, static_cast<Index>(sizes_[static_cast<std::size_t>(layer)])));
-    slot->copied = dev.record(Stream::copy);
-    slot->layer = layer;
-    return slot;
-  }
-
-  void prefetch(D& dev, Index layer, Index next) {
-    slot_with(dev, next);
-    if (source_->looks_ahead() > 0) source_->expect(dev, upcoming(layer, next));
   }
 
   // Layers that will have to be copied after `next`, as far as one can tell: a pass goes on as it goes, and where it
@@ -251,7 +183,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
         step = 1;
       }
       at += step;
-      if (at < 0 || at >= count || slot_of(at) != nullptr) continue;
+      if (at < 0 || at >= count || slots_->has(at)) continue;
       if (std::find(upcoming_.begin(), upcoming_.end(), at) == upcoming_.end()) upcoming_.push_back(at);
     }
     return upcoming_;
@@ -259,14 +191,11 @@ class StreamedLayers : public nn::LayerAccess<D> {
 
   D& dev_;
   WeightPlaces options_;
-  comm::Communicator<D>* ranks_;   // that share layers out, or null
-  std::vector<HostLayer> layers_;  // until `build`
-  std::vector<std::size_t> sizes_;
+  comm::Communicator<D>* ranks_;                          // that share layers out, or null
+  std::vector<HostLayer> layers_;                         // until `build`
   std::vector<std::shared_ptr<nn::WeightPlace>> places_;  // of each layer
   std::unique_ptr<LayerSource<D>> source_;
-  std::size_t largest_ = 0;  // bytes of a layer, and of a slot
-  std::vector<Slot> slots_;
-  std::uint64_t clock_ = 0;
+  std::optional<nn::LayerSlots<D>> slots_;  // from `build` on
   bool says_narrow_ = true;
   bool turns_ = false;  // forward goes over into backward
   std::vector<Index> upcoming_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lora/model/layout.hpp"
+#include "lora/nn/param_table.hpp"
 
 namespace lora::model::detail {
 
@@ -42,6 +43,14 @@ constexpr Index permuted_row(Index row, Index rows, Index heads) {
 /// Every tensor of a model, each storage once (a tied head is the embedding), in the order of the model. Loading,
 /// merging, saving, forecasts and names of GGUF files follow this one list.
 std::vector<TensorInfo> tensors_of(const Config& config);
+
+/// The layer that a tensor belongs to where ranks share out what trains: outside of them one that is read before all,
+/// or behind them. A tied head is the embedding, and then all of it is one.
+inline Index shared_layer(const Config& config, const TensorInfo& info) {
+  if (info.layer >= 0) return info.layer;
+  const bool before = config.tie_word_embeddings || info.kind == TensorInfo::Kind::embedding;
+  return before ? nn::before_layers : nn::behind_layers;
+}
 
 /// Numbers of the model, in all of its tensors.
 inline Index parameters_of(const Config& config) {

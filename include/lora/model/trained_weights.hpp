@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <concepts>
+#include <cstddef>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -13,6 +15,7 @@
 
 #include "lora/io/safetensors.hpp"
 #include "lora/model/tensor_provider.hpp"
+#include "lora/tensor/arena.hpp"
 #include "lora/tensor/transfer.hpp"
 
 namespace lora::model {
@@ -21,38 +24,39 @@ namespace lora::model {
 template <class Model>
 bool trains_whole(Model& model) {
   std::set<std::string> names;
-  model.params().for_each([&](const auto& param) { names.insert(param.name); });
+  for (const auto& entry : model.params().entries()) names.insert(entry.name);
   bool whole = true;
   for (const TensorInfo& info : tensors_of(model.config())) whole = whole && names.count(info.name) != 0;
   return whole;
 }
 
 /// Saves those of the model's own tensors that are parameters as one file, in float32 as they are trained, one after
-/// the other. `model` is a Decoder. Throws   NonFiniteError for a tensor that a step has spoilt; the file then does not
-/// appear
+/// the other. `model` is a Decoder. Ranks that share them out gather each: all call this, and one gives a path.
+/// Throws   NonFiniteError for a tensor that a step has spoilt; the file then does not appear
 template <class D, class Model>
-void save_trained(D& dev, Model& model, const std::filesystem::path& path) {
+void save_trained(D& dev, Model& model, const std::optional<std::filesystem::path>& path) {
   static_assert(std::same_as<typename Model::Accumulated, float>, "weights are saved as they are trained, in float32");
   std::map<std::string, Shape> shapes;
   for (const TensorInfo& info : tensors_of(model.config())) shapes.emplace(info.name, info.shape);
-  const auto for_each_own = [&](const auto& f) {
-    model.params().for_each([&](const auto& param) {
-      if (shapes.count(param.name) != 0) f(param);
-    });
-  };
   std::vector<io::TensorDeclaration> declarations;
-  for_each_own([&](const auto& param) { declarations.push_back({param.name, DType::f32, shapes.at(param.name)}); });
-  io::SafetensorsWriter writer(path, std::move(declarations));
-  for_each_own([&](const auto& param) {
-    with_host_values(dev, param.value, [&](std::span<const float> values) {
+  for (const auto& entry : model.params().entries())
+    if (shapes.count(entry.name) != 0) declarations.push_back({entry.name, DType::f32, shapes.at(entry.name)});
+  std::optional<io::SafetensorsWriter> writer;
+  if (path) writer.emplace(*path, std::move(declarations));
+  for (const auto& entry : model.params().entries()) {
+    if (shapes.count(entry.name) == 0) continue;
+    const Arena::Scope scope(dev.arena());
+    const auto whole = model.params().whole(dev, entry);
+    if (!writer) continue;
+    with_host_values(dev, whole, [&](std::span<const float> values) {
       for (const float value : values)
         if (!std::isfinite(value))
-          fail<NonFiniteError>("the weights are not saved: the tensor ", param.name, " holds ", value,
+          fail<NonFiniteError>("the weights are not saved: the tensor ", entry.name, " holds ", value,
                                "; if the base has no such number, a smaller learning_rate may help");
-      writer.add(param.name, std::as_bytes(values));
+      writer->add(entry.name, std::as_bytes(values));
     });
-  });
-  writer.commit();
+  }
+  if (writer) writer->commit();
 }
 
 /// A model with some tensors as `save_trained` left them, and the rest from another provider, which outlives this.
@@ -90,32 +94,38 @@ class TrainedWeights : public TensorProvider {
 };
 
 /// Gives those of the model's own tensors that are parameters the numbers that `save_trained` left of them.
+/// Each of several ranks takes its part of what they share out, and gathers nothing.
 /// Throws   FormatError for a file of other tensors, or of numbers that are not finite, before any is taken
 template <class D, class Model>
 void load_trained(D& dev, Model& model, const TensorProvider& base, const std::filesystem::path& path) {
   const TrainedWeights trained(base, path);
   std::map<std::string, TensorInfo> infos;
   for (const TensorInfo& info : tensors_of(model.config())) infos.emplace(info.name, info);
-  const auto for_each_values = [&](const auto& f) {
-    model.params().for_each([&](const auto& param) {
-      const auto info = infos.find(param.name);
-      if (info == infos.end()) return;
-      if (!trained.has(param.name)) fail<FormatError>(path.native(), ": the tensor ", param.name, " is missing");
-      const ProvidedTensor tensor = trained.provide(info->second);
-      std::vector<float> values(static_cast<std::size_t>(param.value.size()));
-      std::memcpy(values.data(), tensor.bytes.data(), values.size() * sizeof(float));
-      f(param, values);
-    });
+  const auto for_each_bytes = [&](const auto& f) {
+    for (const auto& entry : model.params().entries()) {
+      const auto info = infos.find(entry.name);
+      if (info == infos.end()) continue;
+      if (!trained.has(entry.name)) fail<FormatError>(path.native(), ": the tensor ", entry.name, " is missing");
+      f(entry, trained.provide(info->second).bytes);
+    }
   };
-  for_each_values([&](const auto& param, const std::vector<float>& values) {
-    for (const float value : values)
+  for_each_bytes([&](const auto& entry, std::span<const std::byte> bytes) {
+    for (; !bytes.empty(); bytes = bytes.subspan(sizeof(float))) {
+      float value = 0;
+      std::memcpy(&value, bytes.data(), sizeof value);
       if (!std::isfinite(value))
-        fail<FormatError>(path.native(), ": the tensor ", param.name, " holds ", value, "; expected finite numbers");
+        fail<FormatError>(path.native(), ": the tensor ", entry.name, " holds ", value, "; expected finite numbers");
+    }
   });
   trained.finish();
-  for_each_values([&](const auto& param, const std::vector<float>& values) {
-    copy_from_host<D, float>(dev, values, param.value);
-    dev.synchronize();  // the values go away
+  for_each_bytes([&](const auto& entry, std::span<const std::byte> bytes) {
+    model.params().own_values(entry, [&](Index begin, View<D, float> to) {
+      std::vector<float> values(static_cast<std::size_t>(to.size()));
+      std::memcpy(values.data(), bytes.data() + static_cast<std::size_t>(begin) * sizeof(float),
+                  values.size() * sizeof(float));
+      copy_from_host<D, float>(dev, values, to);
+      dev.synchronize();  // the values go away
+    });
   });
   model.params().refresh(dev);
   dev.synchronize();

@@ -61,7 +61,10 @@ class OwnMatrix {
     params.name(param_, name, 0, rows());
   }
   /// The parameter gets the stored numbers.
-  void start(D& dev) { kernel::decode(dev, stored_.use(dev).view(), param_.value()); }
+  void start(D& dev, ParamStore<D, T>& params) {
+    params.fill(dev, param_,
+                [&](D& to_dev, View<D, Accum<T>> to) { kernel::decode(to_dev, stored_.use(to_dev).view(), to); });
+  }
   /// Back to the stored numbers.
   void freeze() { param_ = {}; }
 
@@ -87,15 +90,18 @@ class OwnVector {
   bool empty() const { return stored_.empty(); }
   bool trains() const { return param_.trains(); }
   View<D, const Accum<T>> view() const {
-    if (!param_.empty()) return param_.value();
+    if (!param_.empty()) return param_.use_in_full();
     return stored_.view();
   }
 
   void add_to(ParamStore<D, T>& params, const std::string& name, Index group) {
-    param_ = params.add(1, stored_.size(), group);
+    param_ = params.add(1, stored_.size(), group, true);
     params.name(param_, name, 0, 1);
   }
-  void start(D& dev) { kernel::convert(dev, std::as_const(stored_).view(), param_.value()); }
+  void start(D& dev, ParamStore<D, T>& params) {
+    params.fill(dev, param_,
+                [&](D& to_dev, View<D, Accum<T>> to) { kernel::convert(to_dev, std::as_const(stored_).view(), to); });
+  }
   void freeze() { param_ = {}; }
   void copy_to(D& dev, View<D, Accum<T>> out) const { kernel::convert(dev, view(), out); }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,14 +14,16 @@
 #include "lora/comm/communicator.hpp"
 #include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/reduce.hpp"
+#include "lora/nn/layer_slots.hpp"
 #include "lora/nn/param_table.hpp"
+#include "lora/tensor/arena.hpp"
 #include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
 
 /// One trainable tensor as files, optimizer and tests see it: a matrix of a storage or some rows of it. Where
 /// `transposed`, files hold the transpose (lora_B lies in memory as (R, O)). `grad` is empty where it is frozen, and
-/// zero between passes where gradients leave by layer.
+/// zero between passes where gradients leave by layer; `value` where values are shared out.
 template <AnyDevice D, class T>
 struct ParamRef {
   std::string name;
@@ -46,20 +50,17 @@ class Param {
   View<D, Accum<T>> value() const { return storage_->value; }
   View<D, Accum<T>> grad() const { return storage_->grad; }
 
-  /// What products read; valid since the store's last refresh.
+  /// What products read; valid since the store's last refresh, and where values are shared out while the layer is held.
   /// Throws   DeviceError for one that has no memory now
   View<D, const T> use() const {
-    View<D, const T> numbers;
     if constexpr (has_copy) {
-      numbers = storage_->copy;
+      return there(View<D, const T>(storage_->copy));
     } else {
-      numbers = storage_->value;
+      return there(View<D, const T>(storage_->value));
     }
-    if (numbers.empty())
-      fail<DeviceError>("[param] a matrix (", storage_->rows, ", ", storage_->cols,
-                        ") is read while it is not on the device; expected its store to be built before");
-    return numbers;
   }
+  /// The same for what is read in the type of sums.
+  View<D, const Accum<T>> use_in_full() const { return there(View<D, const Accum<T>>(storage_->value)); }
 
  private:
   friend class ParamStore<D, T>;
@@ -71,9 +72,18 @@ class Param {
     Index begin = 0;  // of the group's slab, in elements
     View<D, Accum<T>> value, grad;
     View<D, T> copy;  // where T is narrower
+    std::size_t number = 0;
   };
 
   explicit Param(const Storage* storage) : storage_(storage) {}
+
+  template <class E>
+  View<D, const E> there(View<D, const E> numbers) const {
+    if (numbers.empty())
+      fail<DeviceError>("[param] a matrix (", storage_->rows, ", ", storage_->cols,
+                        ") is read while it is not on the device; expected its store to be built before");
+    return numbers;
+  }
 
   const Storage* storage_ = nullptr;
 };
@@ -85,6 +95,9 @@ class Param {
 /// however the blocks are dealt out. Padding is 0 and stays 0.
 ///
 /// First everything is added, then `build` gives it memory. What trains may change between steps: `train`.
+///
+/// Where ranks share values out too (ZeRO-3), a rank has its shares of the values, and no copies: all gather a layer
+/// ahead of its use (`acquire`), in the types that are read, into room that layers take turns with.
 template <AnyDevice D, class T>
 class ParamStore {
   using Storage = typename Param<D, T>::Storage;
@@ -93,8 +106,8 @@ class ParamStore {
   static constexpr Index block = ParamTable::block;
   using Entry = ParamTable::Entry;
 
-  /// What an optimizer and a norm go over: (1, n), whole blocks of one group. Of gradients that leave by layer there is
-  /// this rank's share, one bucket's after the other.
+  /// What an optimizer and a norm go over: (1, n), whole blocks of one group. Of gradients that leave by layer, and of
+  /// values that are shared out, there is this rank's share, one bucket's after the other.
   struct Slab {
     View<D, Accum<T>> value;
     View<D, Accum<T>> grad;
@@ -107,27 +120,34 @@ class ParamStore {
     rank_ = rank;
     ranks_ = ranks;
   }
+  /// The same of values: from `build` on whatever gathers them, which is said so, is called by all of the ranks,
+  /// several, in the same order. The communicator outlives this.
+  void share_values(comm::Communicator<D>& comm) {
+    share_by_layer(comm.rank(), comm.size());
+    table_.share_by_layer(true);
+    comm_ = &comm;
+  }
   /// Whether gradients are formed layer by layer, to be given away.
   bool gives_gradients_away() const { return ranks_ > 1; }
-  /// What is added from now on belongs to a layer, or, −1, to none.
+  bool shares_values() const { return comm_ != nullptr; }
+  /// What is added from now on belongs to a layer, or before_layers, behind_layers.
   void begin_layer(Index layer) { layer_ = layer; }
 
-  /// A matrix of `group`; `build` makes it zero.
-  Param<D, T> add(Index rows, Index cols, Index group = 0) {
+  /// A matrix of `group`; `build` makes it zero. `in_full`: it is read in the type of sums, as all of its group.
+  Param<D, T> add(Index rows, Index cols, Index group = 0, bool in_full = false) {
     auto& storage = storages_.emplace_back(std::make_unique<Storage>());
     storage->rows = rows;
     storage->cols = cols;
     storage->group = group;
-    table_.add({rows, cols, group, layer_});
+    storage->number = storages_.size() - 1;
+    table_.add({rows, cols, group, layer_, in_full});
     groups_.resize(static_cast<std::size_t>(table_.groups()));
     return Param<D, T>(storage.get());
   }
 
   /// Says what files call `rows` rows of a matrix that was added last or before.
   void name(const Param<D, T>& param, std::string name, Index first_row, Index rows, bool transposed = false) {
-    const auto of = [&](const auto& storage) { return storage.get() == param.storage_; };
-    const auto place = std::find_if(storages_.rbegin(), storages_.rend(), of);
-    table_.name({std::move(name), static_cast<std::size_t>(storages_.rend() - place) - 1, first_row, rows, transposed});
+    table_.name({std::move(name), param.storage_->number, first_row, rows, transposed});
   }
 
   /// Forgets all tensors; handles to them must not be used again.
@@ -135,7 +155,8 @@ class ParamStore {
     storages_.clear();
     table_.clear();
     groups_.clear();
-    layer_ = -1;
+    drop_room();
+    layer_ = before_layers;
   }
 
   /// Memory for all that was added; everything is zero and trains.
@@ -143,16 +164,19 @@ class ParamStore {
     for (Group& g : groups_) g = {};
     forming_ = {};
     for (auto& storage : storages_) storage->value = {};
+    valued_ = false;
     take_places(dev, std::vector<bool>(storages_.size(), true), true);
     refresh(dev);
   }
 
   /// From now on, tensors train for whose names `trains(name)` is true. Values stay, gradients become zero. To be
   /// called between steps; an optimizer follows with `AdamW::follow`. Where nothing changes, nothing moves; otherwise
-  /// gradients and copies are freed first and allocated again at the end, and values are moved group by group.
+  /// gradients and copies are freed first and allocated again at the end, and values are moved group by group; those
+  /// that are shared out are gathered, one tensor's after the other.
   /// Throws   ConfigError if names that share a matrix are told apart, or nothing is left to train; DeviceError where
-  ///          memory is short. Then the values and what trains are as before, and gradients are zero; where even the
-  ///          memory for that is gone by then, there are no gradients and copies, but all values
+  ///          memory is short. Where values are shared out, the store must not be used any more then; else the values
+  ///          and what trains are as before, and gradients are zero; where even the memory for that is gone by then,
+  ///          there are no gradients and copies, but all values
   template <class Trains>
   void train(D& dev, const Trains& trains) {
     const std::vector<bool> now = table_.told(trains), before = those_that_train();
@@ -162,7 +186,7 @@ class ParamStore {
       refresh(dev);
       dev.synchronize();
     } catch (...) {
-      take_back(dev, before);
+      if (!shares_values()) take_back(dev, before);  // others may be elsewhere
       throw;
     }
   }
@@ -183,7 +207,8 @@ class ParamStore {
   Slab slab(Index group) {
     Group& g = groups_[static_cast<std::size_t>(group)];
     if (g.size.trained == 0) return {};
-    return {g.value.view().col_slice(0, g.size.trained), g.grad.view()};
+    const Index size = shares_values() ? share_size(g.size, rank_, ranks_) : g.size.trained;
+    return {size > 0 ? g.value.view().col_slice(0, size) : View<D, Accum<T>>(), g.grad.view()};
   }
   /// Elements of a group, and how ranks share them out.
   const GroupSize& size(Index group) const { return groups_[static_cast<std::size_t>(group)].size; }
@@ -192,6 +217,11 @@ class ParamStore {
   View<D, Accum<T>> grad_of(Index group, const Share& share) {
     const Index begin = gives_gradients_away() ? share.at : share.begin;
     return groups_[static_cast<std::size_t>(group)].grad.view().col_slice(begin, share.end - share.begin);
+  }
+  /// The values of elements that this rank has a share of.   Shapes   (1, end − begin)
+  View<D, Accum<T>> value_of(Index group, const Share& share) {
+    const Index begin = shares_values() ? share.at : share.begin;
+    return groups_[static_cast<std::size_t>(group)].value.view().col_slice(begin, share.end - share.begin);
   }
   /// Where a bucket's gradients are formed, if they leave by layer.   Shapes   (1, its elements)
   View<D, Accum<T>> forming(Index group, std::size_t bucket) {
@@ -215,10 +245,66 @@ class ParamStore {
   void for_each(F&& f) {
     for (const Entry& entry : entries()) {
       const Storage& s = *storages_[entry.storage];
-      f(ParamRef<D, T>{entry.name, s.value.row_slice(entry.first_row, entry.rows),
-                       s.trains ? s.grad.row_slice(entry.first_row, entry.rows) : View<D, Accum<T>>(),
-                       entry.transposed});
+      f(ParamRef<D, T>{
+          entry.name, shares_values() ? View<D, Accum<T>>() : s.value.row_slice(entry.first_row, entry.rows),
+          s.trains ? s.grad.row_slice(entry.first_row, entry.rows) : View<D, Accum<T>>(), entry.transposed});
     }
+  }
+
+  /// All values of a tensor, in scratch of the enclosing scope where ranks share them out: then it gathers.
+  /// Shapes   (rows, cols), of a matrix or of the rows that have a name
+  View<D, Accum<T>> whole(D& dev, const Entry& entry) {
+    const Storage& s = *storages_[entry.storage];
+    if (!shares_values()) return s.value.row_slice(entry.first_row, entry.rows);
+    return gather(dev, s, entry.first_row * s.cols, entry.rows, groups_[static_cast<std::size_t>(s.group)]);
+  }
+  View<D, Accum<T>> whole(D& dev, const Param<D, T>& param) {
+    return whole(dev, Entry{{}, param.storage_->number, 0, param.storage_->rows, false});
+  }
+  /// f(dev, to) writes all values of a matrix, of which a rank keeps its shares where they are shared out.
+  template <class F>
+  void fill(D& dev, const Param<D, T>& param, F&& f) {
+    const Storage& s = *param.storage_;
+    if (!shares_values()) return f(dev, s.value);
+    const Arena::Scope scope(dev.arena());
+    const View<D, Accum<T>> all = scratch<Accum<T>>(dev, s.rows, s.cols);
+    f(dev, all);
+    keep(dev, s, View<D, const Accum<T>>(all.data(), all.size()), groups_[static_cast<std::size_t>(s.group)]);
+  }
+  /// f(begin, values) where `values` (1, n) are those of a named tensor from its element `begin` on that this rank has.
+  template <class F>
+  void own_values(const Entry& entry, F&& f) {
+    const Storage& s = *storages_[entry.storage];
+    if (!shares_values()) {
+      const View<D, Accum<T>> all = s.value.row_slice(entry.first_row, entry.rows);
+      return f(Index{0}, View<D, Accum<T>>(all.data(), all.size()));
+    }
+    Group& g = groups_[static_cast<std::size_t>(s.group)];
+    const Dealt dealt(buckets_of_values(g.size), s.begin + entry.first_row * s.cols, entry.rows * s.cols, ranks_);
+    if (const Index count = dealt.count(rank_); count > 0)
+      f(dealt.begins[static_cast<std::size_t>(rank_)],
+        g.value.view().col_slice(dealt.place(value_shares(g.size), rank_), count));
+  }
+
+  /// Where values are shared out: those of a layer can be read by what is queued from now on, and `next` is gathered
+  /// ahead of its use, if it is not −1. Every layer that is acquired is released. It gathers.
+  void acquire(D& dev, Index layer, Index next = -1) {
+    if (!gathers(layer)) return;
+    const bool apart = layer < 0;
+    LayerSlots<D>& room = apart ? *room_apart_ : *room_;
+    std::byte* const begin =
+        room.acquire(dev, apart ? place_apart(layer) : layer, apart ? -1 : next,
+                     [&](D& to_dev, Index one, View<D, std::byte> to) { bring(to_dev, apart ? layer : one, to); });
+    show(layer, begin);
+  }
+  void release(D& dev, Index layer) noexcept {
+    if (!gathers(layer)) return;
+    for (const auto& s : storages_)
+      if (table_.storages()[s->number].layer == layer) {
+        s->value = {};
+        s->copy = {};
+      }
+    (layer < 0 ? *room_apart_ : *room_).release(dev, layer < 0 ? place_apart(layer) : layer);
   }
 
   /// Brings the copies that products read up to date with the values; to be called whenever these have changed.
@@ -228,9 +314,20 @@ class ParamStore {
   }
   /// The same after an optimizer's own step, which it knows of.
   void refresh_copies(D& dev) {
+    for (auto* room : {room_.get(), room_apart_.get()})
+      if (room != nullptr) room->forget();
+    if (shares_values()) return;
     if constexpr (Param<D, T>::has_copy)
       for (Group& g : groups_)
         if (!g.value.empty()) kernel::convert(dev, g.value.view(), g.copy.view());
+  }
+  /// Bytes of values, of copies, and of the room for what is gathered.
+  std::size_t value_bytes() const {
+    std::size_t bytes = room_for_gathered(gathered_);
+    for (const Group& g : groups_)
+      bytes += static_cast<std::size_t>(g.value.view().size()) * sizeof(Accum<T>) +
+               static_cast<std::size_t>(g.copy.view().size()) * sizeof(T);
+    return bytes;
   }
   /// How often values have changed, but for the optimizer's steps.
   std::uint64_t changes() const { return changes_; }
@@ -266,12 +363,124 @@ class ParamStore {
     return begins;
   }
 
+  static constexpr Index place_apart(Index layer) { return layer == before_layers ? 0 : 1; }
+  bool gathers(Index layer) const {
+    const auto found = gathered_.find(layer);
+    return found != gathered_.end() && found->second.bytes > 0;
+  }
+  std::vector<Share> value_shares(const GroupSize& size) const {
+    return shares_of(buckets_of_values(size), rank_, ranks_);
+  }
+
+  // Queues what is read of a layer: this rank's shares, and then those of the others.
+  void bring(D& dev, Index layer, View<D, std::byte> to) {
+    for (const GatheredPiece& piece : gathered_.at(layer).pieces) {
+      if (piece.in_full)
+        bring<Accum<T>>(dev, piece, to);
+      else
+        bring<T>(dev, piece, to);
+    }
+    wait_and_release(dev, Stream::copy, dev.record(Stream::compute));
+  }
+  template <class E>
+  void bring(D& dev, const GatheredPiece& piece, View<D, std::byte> to) {
+    Group& g = groups_[piece.group];
+    const View<D, E> all(reinterpret_cast<E*>(to.data() + piece.offset), piece.end - piece.begin);
+    const Share own = value_shares(g.size)[piece.bucket];
+    if (const Index count = own.end - own.begin; count > 0)
+      kernel::convert(dev, g.value.view().col_slice(own.at, count), all.col_slice(own.begin - piece.begin, count));
+    comm_->all_gather(dev, all, parts_of({piece.begin, piece.end}, ranks_));
+  }
+
+  // The matrices of a layer whose bytes begin there.
+  void show(Index layer, std::byte* begin) {
+    const auto& pieces = gathered_.at(layer).pieces;
+    for (const auto& s : storages_) {
+      if (table_.storages()[s->number].layer != layer) continue;
+      const auto piece = std::find_if(pieces.begin(), pieces.end(), [&](const GatheredPiece& one) {
+        return one.group == static_cast<std::size_t>(s->group) && one.begin <= s->begin && s->begin < one.end;
+      });
+      std::byte* const at = begin + piece->offset;
+      const Index first = s->begin - piece->begin;
+      if constexpr (Param<D, T>::has_copy) {
+        if (!piece->in_full) {
+          s->copy = View<D, T>(reinterpret_cast<T*>(at) + first, s->rows, s->cols);
+          continue;
+        }
+      }
+      s->value = View<D, Accum<T>>(reinterpret_cast<Accum<T>*>(at) + first, s->rows, s->cols);
+    }
+  }
+
+  void drop_room() {
+    room_.reset();
+    room_apart_.reset();
+    gathered_.clear();
+  }
+  void make_room(D& dev) {
+    gathered_ = gathered_layers(sizes(), sizeof(T), sizeof(Accum<T>));
+    std::vector<std::size_t> layers, apart(2);
+    for (const auto& [number, layer] : gathered_) {
+      if (number >= std::ssize(layers)) layers.resize(static_cast<std::size_t>(number) + 1);
+      (number < 0 ? apart[static_cast<std::size_t>(place_apart(number))] : layers[static_cast<std::size_t>(number)]) =
+          layer.bytes;
+    }
+    room_ = std::make_unique<LayerSlots<D>>(dev, std::move(layers), gathered_slots);
+    room_apart_ = std::make_unique<LayerSlots<D>>(dev, std::move(apart), 1);
+  }
+
+  // Elements of a storage from `first` on, of which each rank has those that the group's sizes say, in scratch.
+  View<D, Accum<T>> gather(D& dev, const Storage& s, Index first, Index rows, Group& g) {
+    const View<D, Accum<T>> all = scratch<Accum<T>>(dev, rows, s.cols), flat(all.data(), all.size());
+    const Dealt dealt(buckets_of_values(g.size), s.begin + first, all.size(), ranks_);
+    if (const Index count = dealt.count(rank_); count > 0)
+      kernel::convert(dev, g.value.view().col_slice(dealt.place(value_shares(g.size), rank_), count),
+                      flat.col_slice(dealt.begins[static_cast<std::size_t>(rank_)], count));
+    comm_->all_gather(dev, flat, dealt.begins);
+    return all;
+  }
+  // Of all values (1, n) of a storage, this rank's go to where the group has them.
+  void keep(D& dev, const Storage& s, View<D, const Accum<T>> all, Group& g) {
+    const Dealt dealt(buckets_of_values(g.size), s.begin, all.size(), ranks_);
+    if (const Index count = dealt.count(rank_); count > 0)
+      kernel::convert(dev, all.col_slice(dealt.begins[static_cast<std::size_t>(rank_)], count),
+                      g.value.view().col_slice(dealt.place(value_shares(g.size), rank_), count));
+  }
+
+  // As take_places of a group, where values are shared out.
+  void deal_places(D& dev, std::size_t group, const GroupSize& size, const std::vector<Index>& begins,
+                   const std::vector<bool>& trains) {
+    Group& g = groups_[group];
+    Group next;
+    next.size = size;
+    if (const Index own = values_held(size, rank_, ranks_); own > 0) {
+      next.value = Tensor<D, Accum<T>>(dev, own);
+      kernel::fill(dev, next.value.view(), 0.0);
+    }
+    for (std::size_t i = 0; i < storages_.size(); ++i) {
+      if (!is_of(i, group)) continue;
+      Storage& s = *storages_[i];
+      if (!valued_) {
+        s.begin = begins[i];
+      } else {
+        const Arena::Scope scope(dev.arena());
+        const View<D, Accum<T>> all = gather(dev, s, 0, s.rows, g);
+        s.begin = begins[i];
+        keep(dev, s, View<D, const Accum<T>>(all.data(), all.size()), next);
+      }
+      s.trains = trains[i];
+      s.value = {};
+    }
+    g = std::move(next);
+  }
+
   // Lays out each group for the storages that train from now on: values are moved to their new offsets, gradients and
   // copies reallocated. `all`: groups whose layout stays the same too. If an allocation throws, every group is still
   // consistent with its storages.
   void take_places(D& dev, const std::vector<bool>& trains, bool all) {
     whole_ = false;
     forming_ = {};
+    drop_room();
     for (Group& g : groups_) {
       g.grad = {};
       g.copy = {};
@@ -282,7 +491,13 @@ class ParamStore {
     }
     const std::vector<GroupSize> sizes = table_.sizes_of(trains);
     const std::vector<Index> begins = lay_out(trains);
-    for (std::size_t g = 0; g < groups_.size(); ++g) take_places(dev, g, sizes[g], begins, trains, all);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (shares_values())
+        deal_places(dev, g, sizes[g], begins, trains);
+      else
+        take_places(dev, g, sizes[g], begins, trains, all);
+    }
+    valued_ = true;
     allocate(dev);
   }
   void take_places(D& dev, std::size_t group, const GroupSize& size, const std::vector<Index>& begins,
@@ -325,7 +540,8 @@ class ParamStore {
   void allocate(D& dev) {
     for (Group& g : groups_) {
       if (g.size.all == 0) continue;
-      if constexpr (Param<D, T>::has_copy) g.copy = Tensor<D, T>(dev, g.size.all);
+      if constexpr (Param<D, T>::has_copy)
+        if (!shares_values()) g.copy = Tensor<D, T>(dev, g.size.all);
       if (const Index own = share_size(g.size, rank_, ranks_); own > 0) g.grad = Tensor<D, Accum<T>>(dev, own);
     }
     if (gives_gradients_away()) {
@@ -336,8 +552,10 @@ class ParamStore {
     for (auto& s : storages_) {
       Group& g = groups_[static_cast<std::size_t>(s->group)];
       s->grad = s->trains ? grad_matrix(g, *s) : View<D, Accum<T>>();
-      if constexpr (Param<D, T>::has_copy) s->copy = matrix(g.copy.view(), *s);
+      if constexpr (Param<D, T>::has_copy)
+        if (!shares_values()) s->copy = matrix(g.copy.view(), *s);
     }
+    if (shares_values()) make_room(dev);
     whole_ = true;
   }
   View<D, Accum<T>> grad_matrix(Group& g, const Storage& s) {
@@ -357,11 +575,15 @@ class ParamStore {
   ParamTable table_;
   std::vector<Group> groups_;
   std::uint64_t changes_ = 0;
-  int rank_ = 0, ranks_ = 1;     // that share out gradients by layer
-  Index layer_ = -1;             // of what is added
-  FormingPlaces places_;         // and
-  Tensor<D, Accum<T>> forming_;  // of gradients that leave by layer
-  bool whole_ = false;           // there are gradients and copies
+  int rank_ = 0, ranks_ = 1;                          // that share out gradients by layer
+  comm::Communicator<D>* comm_ = nullptr;             // of those that share out values
+  std::map<Index, GatheredLayer> gathered_;           // of each layer then
+  std::unique_ptr<LayerSlots<D>> room_, room_apart_;  // for layers; for what belongs to none
+  bool valued_ = false;                               // there are values
+  Index layer_ = before_layers;                       // of what is added
+  FormingPlaces places_;                              // and
+  Tensor<D, Accum<T>> forming_;                       // of gradients that leave by layer
+  bool whole_ = false;                                // there are gradients and copies
 };
 
 }  // namespace lora::nn

@@ -69,13 +69,18 @@ class Stack {
     return i;
   }
 
-  /// Acquires the layers as a pass does, forward and, if it trains, backward, and tells the hook of each, if it is not
-  /// null: for a rank without a micro-batch, where ranks gather layers from each other.
-  void visit(D& dev, bool trains, bool wants_dx = false, GradientHook<D>* hook = nullptr) const {
+  /// Acquires the layers as forward does, before a backward or not: for a rank without a micro-batch, where ranks
+  /// gather layers from each other.
+  void visit_forward(D& dev, bool trains) const {
+    const Span phase(dev, Profile::Kind::phase, "forward");
     for (Index i = 0; i < size(); ++i)
       const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : trains ? size() - 1 : 0);
+  }
+  /// The same as backward does, which tells the hook of each, if it is not null.
+  void visit_backward(D& dev, bool wants_dx = false, GradientHook<D>* hook = nullptr) const {
+    const Span phase(dev, Profile::Kind::phase, "backward");
     const Index first = wants_dx ? 0 : first_trained();
-    for (Index i = size() - 1; trains && i >= first; --i) {
+    for (Index i = size() - 1; i >= first; --i) {
       const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : 0);
       if (hook != nullptr) hook->formed(dev, i);
     }

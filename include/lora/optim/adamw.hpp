@@ -161,18 +161,18 @@ class AdamW {
     const Index number = updates_ + 1;
     Travel travel;
     for (Index g = 0; g < params_.groups(); ++g) {
-      const auto slab = params_.slab(g);
-      if (slab.value.empty()) continue;
+      const Index trained = params_.size(g).trained;
+      if (trained == 0) continue;
       const auto group = static_cast<std::size_t>(g);
       const double factor = group < groups_.size() ? groups_[group].learning_rate_factor : 1;
       const double decay = group < groups_.size() ? groups_[group].weight_decay : settings_.weight_decay;
       kernel::AdamWStep step{learning_rate * factor, settings_.beta1, settings_.beta2, settings_.epsilon, decay,
                              gradient_scale,         number};
-      for_each_run(g, slab.value.size(), [&](Index begin, Index count, Index since) {
+      for_each_run(g, trained, [&](Index begin, Index count, Index since) {
         step.step = number - since;
         for (const nn::Share& share : slabs_[group].shares) {
           const Index first = std::max(begin, share.begin), end = std::min(begin + count, share.end);
-          if (first < end) update(dev, step, slab.value, group, {first, end, share.at + first - share.begin}, travel);
+          if (first < end) update(dev, step, group, {first, end, share.at + first - share.begin}, travel);
         }
       });
     }
@@ -193,20 +193,20 @@ class AdamW {
   template <class F>
   void for_each_state(F&& f) {
     expect_followed();
-    const auto rank = static_cast<std::size_t>(shard_.rank);
     for (const auto& entry : params_.entries()) {
       const Place& place = places_[entry.storage];
       if (!place.trains) continue;
       const Index cols = params_.place(entry.storage).cols, size = entry.rows * cols;
       const Index first = place.begin + entry.first_row * cols;  // in the group's slab
       Slab& slab = slabs_[static_cast<std::size_t>(place.group)];
-      const Dealt dealt(slab.size, first, size, shard_.size);
-      const Index count = dealt.begins[rank + 1] - dealt.begins[rank];
+      const nn::Dealt dealt(slab.size.shared_out(), first, size, shard_.size);
+      const Index count = dealt.count(shard_.rank);
       for (const auto& [suffix, moment] : {std::pair{".exp_avg", &slab.m}, std::pair{".exp_avg_sq", &slab.v}})
         f(StateTensor{entry.name + suffix,
                       {entry.rows, cols},
                       dealt.begins,
-                      count == 0 ? View<S, A>() : moment->numbers.view().col_slice(own_place(slab, dealt), count)});
+                      count == 0 ? View<S, A>()
+                                 : moment->numbers.view().col_slice(dealt.place(slab.shares, shard_.rank), count)});
     }
   }
   /// Whether ranks share the state, and which of them this is.
@@ -241,25 +241,6 @@ class AdamW {
     std::vector<nn::Share> shares{};
   };
 
-  // How ranks share out a tensor, whose elements [first, first + size) of a group all lie in one bucket.
-  struct Dealt {
-    std::size_t bucket = 0;
-    Index first;
-    std::vector<Index> begins;  // of the ranks' elements, counted from the tensor's first
-
-    Dealt(const nn::GroupSize& group, Index first_, Index size, int ranks) : first(first_) {
-      const auto buckets = group.shared_out();
-      while (first >= buckets[bucket].end) ++bucket;
-      begins = nn::parts_of(buckets[bucket], ranks);
-      for (Index& begin : begins) begin = std::clamp<Index>(begin + buckets[bucket].begin - first, 0, size);
-    }
-  };
-  // Where this rank's elements of a tensor lie among its own.
-  Index own_place(const Slab& slab, const Dealt& dealt) const { return own_place(slab.shares, dealt); }
-  Index own_place(const std::vector<nn::Share>& shares, const Dealt& dealt) const {
-    const nn::Share& share = shares[dealt.bucket];
-    return share.at + dealt.first + dealt.begins[static_cast<std::size_t>(shard_.rank)] - share.begin;
-  }
   static Index own_size(const Slab& slab) {
     const nn::Share& last = slab.shares.back();
     return last.at + last.end - last.begin;
@@ -315,12 +296,11 @@ class AdamW {
   // The moment of a tensor, of whose place each rank has a part, in scratch of the enclosing scope.
   View<S, A> gather(Moment& moment, const Place& place, comm::Communicator<D>& ranks) {
     const View<S, A> whole = scratch<A>(state_device_, 1, place.size);
-    const Dealt dealt(moment.size, place.begin, place.size, shard_.size);
+    const nn::Dealt dealt(moment.size.shared_out(), place.begin, place.size, shard_.size);
     const auto shares = nn::shares_of(moment.size, shard_.rank, shard_.size);
-    const auto rank = static_cast<std::size_t>(shard_.rank);
-    if (const Index count = dealt.begins[rank + 1] - dealt.begins[rank]; count > 0)
-      kernel::convert(state_device_, moment.numbers.view().col_slice(own_place(shares, dealt), count),
-                      whole.col_slice(dealt.begins[rank], count));
+    if (const Index count = dealt.count(shard_.rank); count > 0)
+      kernel::convert(state_device_, moment.numbers.view().col_slice(dealt.place(shares, shard_.rank), count),
+                      whole.col_slice(dealt.begins[static_cast<std::size_t>(shard_.rank)], count));
     ranks.all_gather_on(state_device_, whole, dealt.begins);
     return whole;
   }
@@ -352,12 +332,12 @@ class AdamW {
     std::vector<Part> parts;
   };
 
-  // Elements of a group, whose values are `values`, at once or, where the state lies apart, with the others.
-  void update(D& dev, const kernel::AdamWStep& step, const View<D, A>& values, std::size_t group,
-              const nn::Share& share, [[maybe_unused]] Travel& travel) {
+  // Elements of a group at once or, where the state lies apart, with the others.
+  void update(D& dev, const kernel::AdamWStep& step, std::size_t group, const nn::Share& share,
+              [[maybe_unused]] Travel& travel) {
     const Index size = share.end - share.begin;
     const View<D, A> grad = params_.grad_of(static_cast<Index>(group), share);
-    const View<D, A> value = values.col_slice(share.begin, size);
+    const View<D, A> value = params_.value_of(static_cast<Index>(group), share);
     if constexpr (!apart) {
       Slab& state = slabs_[group];
       const auto own = [&](auto view) { return view.col_slice(share.at, size); };
@@ -393,9 +373,9 @@ class AdamW {
       const auto group = static_cast<std::size_t>(g);
       for (const nn::Share& share : slabs_[group].shares)
         for (Index begin = share.begin; begin < share.end; begin += piece_) {
-          const Index count = std::min(piece_, share.end - begin);
-          travel.pieces.push_back({View<D, const A>(params_.slab(g).value.col_slice(begin, count)), {}});
-          travel.parts.push_back({{}, group, share.at + begin - share.begin, count});
+          const Index count = std::min(piece_, share.end - begin), at = share.at + begin - share.begin;
+          travel.pieces.push_back({View<D, const A>(params_.value_of(g, {begin, begin + count, at})), {}});
+          travel.parts.push_back({{}, group, at, count});
         }
     }
     exchange(travel, &AdamW::take_values);

@@ -30,7 +30,7 @@ struct MemoryUse {
   ResidentPages pages;
   double activations = 0;  ///< peak of what is saved for backward
   double workspace = 0;    ///< peak scratch
-  double trained = 0;      ///< masters of all that may train, and copies in the type of the products
+  double trained = 0;      ///< masters of all that may train, or a rank's part, and what products read of them
   double gradients = 0;    ///< of what trains now
   double optimizer = 0;    ///< and two moments of it
   double peak = 0;         ///< peak resident memory, as the system counts it
@@ -45,12 +45,9 @@ MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   use.pages = resident_pages();
   use.activations = static_cast<double>(dev.arena().peak_saved());
   use.workspace = static_cast<double>(dev.arena().peak_scratch());
-  double all = 0, training = 0;
-  decoder.params().for_each([&](const auto& param) {
-    all += static_cast<double>(param.value.size());
-    training += static_cast<double>(param.grad.size());
-  });
-  use.trained = all * (sizeof(Accum<T>) + (nn::Param<D, T>::has_copy ? sizeof(T) : 0));
+  double training = 0;
+  decoder.params().for_each([&](const auto& param) { training += static_cast<double>(param.grad.size()); });
+  use.trained = static_cast<double>(decoder.params().value_bytes());
   use.gradients = training * sizeof(Accum<T>);
   use.optimizer = 2 * training * sizeof(Accum<T>);
   use.peak = peak_memory_gib() * 0x1p30;

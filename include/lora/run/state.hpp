@@ -27,8 +27,9 @@ template <AnyDevice D, class T>
 std::uint64_t checkpoint_bytes(model::Decoder<D, T>& decoder, const tokenizer::Tokenizer* tokenizer) {
   std::uint64_t bytes = 1 << 20;  // state and what else is small
   if (tokenizer != nullptr) bytes += tokenizer->saved_bytes();
-  decoder.params().for_each(
-      [&](const auto& param) { bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(param.value.size()); });
+  const nn::ParamTable& table = decoder.params().table();
+  for (const auto& entry : table.entries())
+    bytes += 3 * sizeof(float) * static_cast<std::uint64_t>(table.elements_of(entry));
   return bytes;
 }
 

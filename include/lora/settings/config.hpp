@@ -196,6 +196,9 @@ struct Config {
   Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps * ranks; }
   /// Whether gradients go to the ranks that own them with each micro-batch.
   bool shares_gradients() const { return zero_stage > 1 && ranks > 1; }
+  /// Whether ranks share out the values of what trains, layer by layer: matrices of an adapter, which are small, stay
+  /// whole.
+  bool shares_values() const { return zero_stage > 2 && trains_model(); }
   /// Whether what sequences have in common is computed once. Dropout and noise draw other numbers for each sequence.
   bool shares_prefixes() const { return share_prefixes.value_or(lora_dropout == 0 && !neftune_noise_alpha); }
   /// Tokens of an answer that is no chat's.

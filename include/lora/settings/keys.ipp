@@ -210,8 +210,9 @@ LORA_INLINE std::vector<Key> make_keys() {
        "up in a fixed order"},
       {"zero_stage", "batch", train, &C::zero_stage, Range{.low = 0, .high = 3}, free, "",
        "What ranks share out: 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, which leave "
-       "layer "
-       "by layer; 3: on NPUs the frozen layers as well, gathered when they are used"},
+       "layer by layer; 3: layers as well, gathered when they are used: the weights that train with finetuning_type "
+       "full, "
+       "on NPUs frozen ones"},
       {"ddp_timeout", "batch", train, &C::ddp_timeout, Range{.low = 0, .high = 1e9, .low_open = true}, free, "",
        "Seconds that a rank waits for another before it ends with an error"},
       {"deepspeed", "batch", train, &C::deepspeed, any, free, "none",

@@ -174,8 +174,6 @@ LORA_INLINE std::vector<Rule> make_rules() {
        "none with device cpu, whose memory is the host's: weights are used in place from the mapped files"},
       {refused, train, "offload", "", [](const Config& c) { return c.trains_model() && c.offloads_params(); },
        "none or optimizer with finetuning_type full: params streams frozen weights"},
-      {refused, train, "zero_stage", "", [](const Config& c) { return c.trains_model() && c.zero_stage > 2; },
-       "0, 1 or 2 with finetuning_type full: 3 shares out frozen layers"},
       {refused, train, "step_units", "",
        [](const Config& c) {
          return c.ranks == 1 && c.resume_from_checkpoint.empty() && c.step_units > c.sequences_per_step();

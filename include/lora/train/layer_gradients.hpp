@@ -44,7 +44,7 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
       const Index unit = first + comm_.rank();
       form(own.has(unit) ? unit : -1, this);
       give_layers_above(dev, -1);
-      give(dev, -1);
+      for (const Index apart : {nn::before_layers, nn::behind_layers}) give(dev, apart);
     }
     const Span phase(dev, Profile::Kind::phase, "update");
     for (auto bits = static_cast<std::uint64_t>(whole_.end); std::popcount(bits) > 1; bits &= bits - 1)
@@ -61,7 +61,7 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
     for (; next_layer_ > end; --next_layer_) give(dev, next_layer_);
   }
 
-  // The gradients of a layer, or, −1, of what belongs to none: from all units of this round to their owners.
+  // The gradients of a layer, or of what belongs to none: from all units of this round to their owners.
   void give(D& dev, Index layer) {
     const Span phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group) {

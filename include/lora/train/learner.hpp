@@ -69,8 +69,11 @@ class Learner {
   }
 
   // The model with what trains in the first stage, before there is an optimizer, which has moments of that only.
-  model::Decoder<D, T>& attached(const comm::Communicator<D>& comm) {
-    if (comm.size() > 1 && run_.config.zero_stage > 1) decoder_.params().share_by_layer(comm.rank(), comm.size());
+  model::Decoder<D, T>& attached(comm::Communicator<D>& comm) {
+    if (comm.size() > 1 && run_.config.shares_values())
+      decoder_.params().share_values(comm);
+    else if (comm.size() > 1 && run_.config.zero_stage > 1)
+      decoder_.params().share_by_layer(comm.rank(), comm.size());
     inputs::choose_what_trains(dev_, decoder_, run_.config);
     if (const auto& trains = run_.plan.stages().front().trains) decoder_.params().train(dev_, trains);
     decoder_.embedding_noise(run_.config.neftune_noise_alpha.value_or(0));

@@ -76,8 +76,8 @@ MemoryBasis memory_basis(D& dev, model::Blueprint model, const std::optional<mod
 
 /// Bytes of what trains, beside the model's weights as they are stored.
 struct TrainedMemory {
-  double masters = 0;    ///< values in Accum<T>
-  double copies = 0;     ///< what products read, where T is narrower
+  double masters = 0;    ///< values in Accum<T>; a share of them where ranks share them out
+  double copies = 0;     ///< what products read, where T is narrower, or the room for layers that are gathered
   double gradients = 0;  ///< of a step of one unit; where they leave by layer, a share and the room to form a layer's
   double moments = 0;    ///< the optimizer's, of the rank with the largest part
 
@@ -98,10 +98,11 @@ TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks 
   TrainedMemory memory;
   const auto shares = static_cast<double>(largest_shares(sizes, ranks));
   for (const nn::GroupSize& group : sizes) {
-    memory.masters += static_cast<double>(group.all) * sizeof(Accum<T>);
+    memory.masters += static_cast<double>(nn::values_held(group, ranks - 1, ranks)) * sizeof(Accum<T>);
     memory.gradients += static_cast<double>(group.trained) * sizeof(Accum<T>);
-    if (!std::same_as<T, Accum<T>>) memory.copies += static_cast<double>(group.all) * sizeof(T);
+    if (!std::same_as<T, Accum<T>> && !group.shares_values) memory.copies += static_cast<double>(group.all) * sizeof(T);
   }
+  memory.copies += static_cast<double>(nn::room_for_gathered(nn::gathered_layers(sizes, sizeof(T), sizeof(Accum<T>))));
   if (gives_gradients_away(sizes, ranks))
     memory.gradients = (shares + static_cast<double>(nn::forming_places(sizes).size)) * sizeof(Accum<T>);
   memory.moments = 2 * shares * sizeof(Accum<T>);
@@ -122,11 +123,11 @@ double sums_memory(const std::vector<nn::GroupSize>& sizes, Index units, int ran
   return static_cast<double>(elements) * sizeof(Accum<T>);
 }
 
-/// Bytes of the largest tensor that trains: ranks that share the optimizer's state out gather one after the other for a
-/// checkpoint, and where what trains changes.
+/// Bytes of the largest tensor that trains, or of all that may where `all` says so: ranks that share the optimizer's
+/// state or values out gather one after the other for a checkpoint, and where what trains changes.
 template <class T>
-double largest_tensor(const nn::ParamTable& params, const model::Trained& trains) {
-  const auto told = params.told(trains ? trains : model::Trained([](std::string_view) { return true; }));
+double largest_tensor(const nn::ParamTable& params, const model::Trained& trains, bool all = false) {
+  const auto told = params.told(trains && !all ? trains : model::Trained([](std::string_view) { return true; }));
   Index largest = 0;
   for (std::size_t i = 0; i < told.size(); ++i)
     if (const auto& storage = params.storages()[i]; told[i]) largest = std::max(largest, storage.rows * storage.cols);
@@ -141,7 +142,7 @@ double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vecto
                       bool state_on_host, int ranks = 1) {
   const TrainedMemory old = trained_memory<T>(before, ranks), next = trained_memory<T>(now, ranks);
   Index largest = 0;
-  for (const nn::GroupSize& group : now) largest = std::max(largest, group.all);
+  for (const nn::GroupSize& group : now) largest = std::max(largest, nn::values_held(group, ranks - 1, ranks));
   const double values = old.masters + static_cast<double>(largest) * sizeof(Accum<T>);
   // First all of the old, then values that move beside the old moments, then moments that move beside the new rest.
   if (state_on_host) return std::max({old.total() - old.moments, values, next.total() - next.moments});

@@ -73,13 +73,16 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
       basis.model.parameters().sizes(trains ? trains : model::Trained([](std::string_view) { return true; })),
       config.step_units, basis.ranks);
   const double gathered = basis.shards(config) > 1 ? largest_tensor<T>(basis.model.parameters(), trains) : 0;
+  const double values = basis.shards(config) > 1 && config.shares_values()
+                            ? largest_tensor<T>(basis.model.parameters(), trains, true)
+                            : 0;
   const bool on_host = start.host && config.offloads_optimizer();
   if (evaluation.rows > 0) evaluating.workspace += sums;
   if (evaluation.rows > 0 && config.eval_predict)
     evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.answer_tokens());
   const auto plan = [&](Index count) {
     auto training = forecast_memory<D, T>(basis, batch.rows, batch.labelled, count, trains, batch.shares);
-    if (!on_host) training.workspace = std::max(training.workspace, gathered);
+    training.workspace = std::max({training.workspace, values, on_host ? 0 : gathered});
     training.workspace += sums;
     MemoryPlan result = start;
     if (on_host) result.host->optimizer += gathered;

@@ -57,10 +57,10 @@ void expect_sharing_fits(const settings::Config& config, int ranks) {
   if (config.zero_stage > 2 && ranks == 1)
     fail<ConfigError>("key zero_stage: given ", config.zero_stage, ", but a single process has nobody to share layers ",
                       "with; allowed: 0, 1 or 2, or more processes");
-  if (config.eval_predict && weight_places<D>(config, ranks).shares_layers)
-    fail<ConfigError>(
-        "key eval_predict: given true, but with zero_stage 3 NPUs gather each layer together, and answers ",
-        "differ in length; allowed: false, or zero_stage 0, 1 or 2");
+  if (config.eval_predict && (config.shares_values() || weight_places<D>(config, ranks).shares_layers))
+    fail<ConfigError>("key eval_predict: given true, but with zero_stage 3 ", config.shares_values() ? "ranks" : "NPUs",
+                      " gather each layer together, and answers differ in length; allowed: false, or zero_stage 0, 1 ",
+                      "or 2");
 }
 
 inline optim::StatePlace state_place(const settings::Config& config) {
@@ -85,15 +85,23 @@ inline void expect_host_has(double needed, double present, std::size_t available
                       " are available; allowed: none or params, or more memory");
 }
 
-/// Logs how the layers come, where they are streamed or shared out.
-inline void say_offload(const std::optional<model::LayerStreaming>& streaming, const settings::Config& config) {
-  if (!streaming && config.zero_stage > 2)
+/// Logs how the layers come, where they are streamed or shared out. `held`: bytes of the values of what trains that
+/// this rank has, with the room for layers.
+inline void say_offload(const std::optional<model::LayerStreaming>& streaming, const settings::Config& config,
+                        std::size_t held) {
+  if (config.shares_values()) {
+    log::info(
+        "zero_stage 3: of the weights that train this rank has its part, and gathers each layer ahead of its use: ",
+        size_text(held), " of memory");
+    if (!streaming) return;
+  } else if (!streaming && config.zero_stage > 2) {
     log::info("zero_stage 3: the model's weights stay mapped from their files, which the processes of a host share; ",
               "otherwise as zero_stage 2");
+  }
   if (!streaming) return;
   using From = model::WeightPlaces::From;
   if (streaming->from == From::ranks) {
-    log::info("zero_stage 3: of the layers, ", size_text(streaming->layers),
+    log::info("zero_stage 3: of the frozen layers, ", size_text(streaming->layers),
               ", this rank has its part, and gathers each ", "ahead of its use: ", size_text(streaming->device),
               " of the device's memory",
               streaming->host > 0 ? concat(" and ", size_text(streaming->host), " of page-locked memory") : "");

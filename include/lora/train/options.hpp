@@ -52,7 +52,8 @@ class Running {
   const inputs::TextFiles& text() const { return text_; }
 
   /// Null where the run has another device or type. Using it changes no bit of the run, unless its weights are changed.
-  /// With zero_stage 3 on NPUs ranks make its passes together: every rank calls the same.
+  /// With zero_stage 3 on NPUs, or of a model that trains in full, ranks make its passes together: every rank calls the
+  /// same. Values that train are then gathered by ParamStore::whole.
   template <AnyDevice D, class T>
   const RunModel<D, T>* model() const {
     return std::any_cast<RunModel<D, T>>(&model_);

@@ -47,7 +47,10 @@ class Saving {
 
   /// Every rank calls this.
   void checkpoint(const run::RunState& state, Stepper<D, T>& stepper) {
-    if (comm_.rank() != 0) return save_optimizer(stepper, {});
+    if (comm_.rank() != 0) {
+      if (decoder_.gathers_values()) model::save_trained(dev_, decoder_, std::nullopt);
+      return save_optimizer(stepper, {});
+    }
     checkpoints_.save(state, [&](const io::Path& folder) {
       const run::RunMetrics now = lasting_metrics(state, plan_, absent_class_field_);
       const std::string card = card_of(now, now);
@@ -102,8 +105,33 @@ class Saving {
   }
 
   /// Loads the best checkpoint and returns its state. If it is missing or damaged by now, the model of the last step is
-  /// kept.
+  /// kept. Ranks that share out what trains call this together.
+  /// Throws   Error where some of these can read it and others can't
   std::optional<run::RunState> take_best(const run::RunState& state) {
+    auto best = read_best(state);
+    if (decoder_.gathers_values() && comm_.agree(best ? 1u : 2u) == 3)
+      fail<Error>("the best checkpoint, step ", state.best_step, "'s, can be read by some ranks, by others not");
+    return best;
+  }
+
+  /// `weights`: of the step whose weights the model has now. The first rank writes; ranks that share out what trains
+  /// call this together.
+  void final_model(const run::RunMetrics& run, const run::RunMetrics& weights, const io::Path& folder) {
+    if (comm_.rank() != 0) {
+      if (decoder_.gathers_values()) model::gather_merged(dev_, decoder_);
+      return;
+    }
+    const std::string card = card_of(run, weights);
+    io::write_whole_folder(folder, run::stranger_in_result, [&](const io::Path& partial) {
+      if (!config_.trains_model()) return run::write_adapter_folder(dev_, decoder_, source_, talk_, card, partial);
+      const Index shard = *settings::parse_size(config_.max_shard_size);
+      run::write_model_folder(dev_, decoder_, source_, talk_, card, shard, partial);
+    });
+    lora::log::info("the ", config_.result_name(), " is in ", folder.native());
+  }
+
+ private:
+  std::optional<run::RunState> read_best(const run::RunState& state) {
     std::string why;
     try {
       if (const auto best = open_best(state, why)) {
@@ -121,18 +149,6 @@ class Saving {
     return std::nullopt;
   }
 
-  /// `weights`: of the step whose weights the model has now.
-  void final_model(const run::RunMetrics& run, const run::RunMetrics& weights, const io::Path& folder) {
-    const std::string card = card_of(run, weights);
-    io::write_whole_folder(folder, run::stranger_in_result, [&](const io::Path& partial) {
-      if (!config_.trains_model()) return run::write_adapter_folder(dev_, decoder_, source_, talk_, card, partial);
-      const Index shard = *settings::parse_size(config_.max_shard_size);
-      run::write_model_folder(dev_, decoder_, source_, talk_, card, shard, partial);
-    });
-    lora::log::info("the ", config_.result_name(), " is in ", folder.native());
-  }
-
- private:
   void save_optimizer(Stepper<D, T>& stepper, const io::Path& folder) {
     stepper.with_optimizer(dev_,
                            [&](auto& dev, auto& optimizer) { run::save_optimizer(dev, optimizer, comm_, folder); });

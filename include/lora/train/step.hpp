@@ -47,7 +47,8 @@ struct StepSharing {
   /// gradients are added up in a fixed tree: with as many units, any number of ranks trains the same bits.
   Index units = 1;
   /// What ranks share out. 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, of units that
-  /// are one micro-batch each. 3 is the same here: whether layers are shared out the decoder was told.
+  /// are one micro-batch each. 3 is the same here: whether layers are shared out the decoder was told, and its
+  /// parameters whether values are.
   Index zero_stage = 0;
 };
 
@@ -167,7 +168,7 @@ class Stepper {
     nn::ParamStore<D, T>& params = decoder_.params();
     const auto complete = [&](auto kind) {
       for (Index group = 0; group < params.groups(); ++group)
-        if (const auto slab = params.slab(group); !slab.value.empty())
+        if (const auto slab = params.slab(group); params.size(group).trained > 0)
           for (const nn::Bucket& bucket : params.size(group).shared_out())
             comm_.all_gather(dev, (slab.*kind).col_slice(bucket.begin, bucket.size()),
                              nn::parts_of(bucket, comm_.size()));
@@ -176,7 +177,7 @@ class Stepper {
     if (zero_stage_ == 0) complete(&Slab::grad);
     const double factor = optim::clip_factor(result.grad_norm, max_grad_norm_) / result.loss_scale;
     with_optimizer(dev, [&](auto&, auto& optimizer) { optimizer.step(dev, learning_rate, factor); });
-    if (zero_stage_ > 0) complete(&Slab::value);
+    if (zero_stage_ > 0 && !params.shares_values()) complete(&Slab::value);
     params.refresh_copies(dev);
   }
 

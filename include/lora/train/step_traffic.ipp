@@ -44,18 +44,39 @@ LORA_INLINE void add_numbers(Traffic& traffic, Index count, int ranks) {
   traffic.received += static_cast<double>(count * (ranks - 1)) * sizeof(double);
 }
 
+/// What is gathered of values that ranks share out, in a step of so many rounds of micro-batches: nothing of it stays
+/// from the step before.
+LORA_INLINE void add_values(Traffic& traffic, const TrafficBasis& basis, int rank, Index rounds) {
+  const auto layers = nn::gathered_layers(basis.sizes, basis.product, basis.element);
+  std::vector<bool> there(static_cast<std::size_t>(basis.depth));
+  for (const auto& [number, layer] : layers)
+    if (number >= 0) there[static_cast<std::size_t>(number)] = true;
+  const auto gathers = gathers_of(there, nn::gathered_slots, basis.first_trained, rounds, 0);
+  const bool alternate = layers.contains(nn::before_layers) && layers.contains(nn::behind_layers);
+  for (const auto& [number, layer] : layers) {
+    const Index times = number >= 0 ? gathers[static_cast<std::size_t>(number)] : alternate ? rounds : 1;
+    for (const nn::GatheredPiece& piece : layer.pieces) {
+      const auto begins = nn::parts_of({piece.begin, piece.end}, basis.ranks);
+      for (Index i = 0; i < times; ++i)
+        add_gather(traffic, begins, rank, piece.in_full ? basis.element : basis.product, basis.piece);
+    }
+  }
+}
+
 }  // namespace lora::train::detail
 
 namespace lora::train {
 
-LORA_INLINE std::vector<Index> gathered_layers(Index layers, int slots, Index first_trained) {
+LORA_INLINE std::vector<Index> gathers_of(const std::vector<bool>& there, int slots, Index first_trained, Index passes,
+                                          Index warm) {
   struct Slot {
     Index layer = -1, used = 0;
   };
   std::vector<Slot> room(static_cast<std::size_t>(slots));
-  std::vector<Index> gathers(static_cast<std::size_t>(layers));
+  const Index layers = std::ssize(there);
+  std::vector<Index> gathers(there.size());
   Index clock = 0;
-  // As StreamedLayers chooses: the slot that was used longest ago, but for the one that is held.
+  // As nn::LayerSlots chooses: the slot that was used longest ago, but for the one that is held.
   const auto bring = [&](Index layer, const Slot* held) -> Slot& {
     Slot* oldest = nullptr;
     for (Slot& slot : room) {
@@ -67,17 +88,16 @@ LORA_INLINE std::vector<Index> gathered_layers(Index layers, int slots, Index fi
     return *oldest;
   };
   const auto acquire = [&](Index layer, Index next) {
+    if (!there[static_cast<std::size_t>(layer)]) return;
     Slot& slot = bring(layer, nullptr);
     slot.used = ++clock;
-    bring(next, &slot);
+    if (there[static_cast<std::size_t>(next)]) bring(next, &slot);
   };
-  const auto passes = [&] {
+  for (Index pass = -warm; pass < passes; ++pass) {
+    if (pass == 0) gathers.assign(gathers.size(), 0);
     for (Index i = 0; i < layers; ++i) acquire(i, i + 1 < layers ? i + 1 : layers - 1);
     for (Index i = layers - 1; i >= first_trained; --i) acquire(i, i > first_trained ? i - 1 : 0);
-  };
-  passes();
-  gathers.assign(gathers.size(), 0);
-  passes();
+  }
   return gathers;
 }
 
@@ -105,10 +125,13 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
       std::vector<Index> blocks;
       for (const Index begin : begins) blocks.push_back(begin / kernel::sum_block);
       detail::add_gather(norm, blocks, rank, basis.sum, basis.piece);
-      detail::add_gather(whole, begins, rank, basis.element, basis.piece);
+      if (!group.shares_values) detail::add_gather(whole, begins, rank, basis.element, basis.piece);
     }
   }
-  const std::vector<Index> gathered = gathered_layers(std::ssize(basis.layers), basis.slots, basis.first_trained);
+  detail::add_values(whole, basis, rank, rounds);
+  std::vector<bool> frozen;
+  for (const std::size_t bytes : basis.layers) frozen.push_back(bytes > 0);
+  const std::vector<Index> gathered = gathers_of(frozen, basis.slots, basis.first_trained, 1, 1);
   for (std::size_t layer = 0; layer < basis.layers.size(); ++layer) {
     const auto begins = model::shard_begins(basis.layers[layer], basis.ranks);
     for (Index i = 0; i < gathered[layer] * rounds; ++i) detail::add_gather(layers, begins, rank, 1, basis.piece);

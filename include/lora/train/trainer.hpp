@@ -259,7 +259,7 @@ void TrainingRun<D, T>::say_beginning(const Beginning& from) {
   say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, step, memory, dev_.memory(),
             prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
   if (prepared_.config.eval_predict) inputs::warn_of_ends(prepared_.source);
-  say_offload(learner_.decoder().streaming(), prepared_.config);
+  say_offload(learner_.decoder().streaming(), prepared_.config, learner_.decoder().params().value_bytes());
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);
   if (!from.lost.empty() && !from.has_result) lora::log::warn(from.lost);
@@ -315,12 +315,14 @@ std::vector<run::RankMetrics> TrainingRun<D, T>::rank_metrics(double peak_memory
   return all;
 }
 
-/// Writes the final model, unless it is there. Returns   its folder
+/// Writes the final model, unless it is there. Every rank calls this. Returns   its folder
 template <AnyDevice D, class T>
 io::Path TrainingRun<D, T>::finish(run::RunMetrics& metrics, bool has_result) {
   const io::Path folder = prepared_.earlier.folder().final_model();
   const settings::Config& config = prepared_.config;
-  if (!writes()) return folder;
+  const bool together = learner_.decoder().gathers_values();
+  if (together) has_result = comm_.agree(has_result ? 1u : 0u) != 0;  // only the first rank knows
+  if (!writes() && (has_result || !together)) return folder;
   if (has_result) {
     lora::log::info(
         "nothing to do: the run is finished, step ", state_.step, " of ", prepared_.plan.total(),

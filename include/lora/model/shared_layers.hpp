@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "lora/nn/layer_access.hpp"
+#include "lora/nn/param.hpp"
+
+namespace lora::model {
+
+/// The layers of a model of which ranks share out what trains (ZeRO-3): of each, what may train is gathered from the
+/// shares of all ranks, and what may not comes as it does elsewhere.
+template <AnyDevice D, class T>
+class SharedLayers final : public nn::LayerAccess<D> {
+ public:
+  /// `stored`: has the projections that don't train, null where they are always there; `reads_stored`: of each layer,
+  /// whether it has any. All outlive it.
+  SharedLayers(nn::ParamStore<D, T>& params, nn::LayerAccess<D>* stored, std::vector<bool> reads_stored)
+      : params_(params), stored_(stored), reads_stored_(std::move(reads_stored)) {}
+
+  void acquire(D& dev, Index layer, Index next) override {
+    params_.acquire(dev, layer, next);
+    if (!reads_stored(layer)) return;
+    try {
+      stored_->acquire(dev, layer, reads_stored(next) ? next : -1);
+    } catch (...) {  // whoever has not got the layer does not release it
+      params_.release(dev, layer);
+      throw;
+    }
+  }
+  void release(D& dev, Index layer) noexcept override {
+    if (reads_stored(layer)) stored_->release(dev, layer);
+    params_.release(dev, layer);
+  }
+  bool is_collective() const override { return true; }
+
+ private:
+  bool reads_stored(Index layer) const {
+    return stored_ != nullptr && layer >= 0 && reads_stored_[static_cast<std::size_t>(layer)];
+  }
+
+  nn::ParamStore<D, T>& params_;
+  nn::LayerAccess<D>* stored_;
+  std::vector<bool> reads_stored_;
+};
+
+}  // namespace lora::model
