@@ -58,7 +58,7 @@ TEST_CASE("table: commas, semicolons or tabs, as the first row has them") {
   CHECK(OneFile("text,more\na, b\n", "d.tsv").error().starts_with("d.tsv:2: a record with the keys text,more; "));
   CHECK(table("a,b;c\n1,2\n").error() ==
         "d.csv:1: the first row has commas and semicolons outside of quotes; expected one of these to separate the "
-        "columns, and names that hold the other in quotes");
+        "columns, and names that hold another in quotes");
 }
 
 TEST_CASE("table: lists stand in a cell as JSON") {
@@ -108,10 +108,12 @@ TEST_CASE("table: marks and classes are taken as texts write them") {
   CHECK(table("text,weight\nT,2\n").error() == "d.csv:2: \"weight\" is 2; expected true, false, 0 or 1");
   CHECK(table("prompt,completion,label\nP,C,False\n").error().starts_with("d.csv:2: \"label\" is false, which marks"));
   const auto labelled = table("prompt,completion,label\nP,C,True\n");
-  CHECK(labelled.open().take_unused_fields().empty());
+  const auto labels = labelled.open();
+  (void)labels[0];
+  CHECK(labels.take_unused_fields().empty());
   CHECK(labelled.first().messages.size() == 2);
   CHECK(table("text,difficulty\nT,3\n").first({.label_field = "difficulty"}).label == "3");
-  CHECK(table("text,weight\nT,0\n").first({.label_field = "weight"}).label == "0");
+  CHECK(table("text,weight\nT,TRUE\n").first({.label_field = "weight"}).label == "TRUE");
 }
 
 TEST_CASE("table: columns and tags say what its columns and roles are called, and unused ones are told") {
@@ -141,9 +143,12 @@ TEST_CASE("table: columns and tags say what its columns and roles are called, an
 
 TEST_CASE("table: what is no table is told with file, line and column") {
   CHECK(table("prompt,completion\nP,C\nP\n").error() ==
-        "d.csv:3:2: a row of 1 cell, expected 2, as the first row names; none is left for \"completion\"");
+        "d.csv:3:2: a row of 1 cell, expected 2, as many as the first row names; none is left for \"completion\"");
+  CHECK(table("prompt,completion\nP,C\nP").error().starts_with("d.csv:3:2: a row of 1 cell, expected 2, "));
+  CHECK(table("size 5\",text\n1,T\n").first().text == "T");  // of a name without quotes they are a part
   CHECK(table("prompt,completion\nP,\"C\n\",D\nP,C\n").error() ==
-        "d.csv:3:3: a row of 3 cells, expected 2, as the first row names; what holds a separator stands in quotes");
+        "d.csv:3:3: a row of 3 cells, expected 2, as many as the first row names; what holds a separator stands in "
+        "quotes");
   CHECK(table("text,a,text\nT,1,2\n").error() == "d.csv:1:8: column 3 is called \"text\", as column 1 is");
   CHECK(table("text,a,\nT,1,2\n").error() == "d.csv:1:8: column 3 has no name");
   CHECK(table("\"\"\nT\n").error() == "d.csv:1:1: column 1 has no name");

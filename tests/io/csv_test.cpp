@@ -116,12 +116,18 @@ TEST_CASE("csv: what is no row is told with its line and column") {
   CHECK(error_of(std::string("\x2D\x4E\0a\0,\0b\0\n", 10)).starts_with("t.csv: the text is UTF-16"));
 }
 
-TEST_CASE("csv: a quote that is never closed ends within bounds") {
-  const std::string text =
-      "a,b\nc,\"" + std::string(CsvRows::longest / 2, 'x') + "\n" + std::string(CsvRows::longest / 2, 'x') + "\n\n\n";
-  CHECK(error_of(text) ==
-        "t.csv:2:3: a row of more than 268435456 bytes; expected the quote that opens here to be "
-        "closed before");
+TEST_CASE("csv: a row has at most so many bytes, on one line or on many") {
+  const std::string name = "t.csv", some(50, 'x');
+  const auto said = [&](const std::string& row) {
+    const std::string text = "a,b\n" + row + "\n\n\n";
+    CsvRows rows(text, name, ',', CsvRows::Cells::counted, 0, 1, 100);
+    CHECK(rows.next());
+    return test::message_of<FormatError>([&] { (void)rows.next(); });
+  };
+  const std::string sentence =
+      ": a row of more than 100 bytes; expected a shorter one, and that the end of each quote is there";
+  CHECK(said("c,\"" + some + "\n" + some) == "t.csv:2:3" + sentence);
+  CHECK(said("c,\"" + some + some + "\"") == "t.csv:2:1" + sentence);
 }
 
 }  // namespace csv_test

@@ -490,7 +490,7 @@ TEST_CASE("streamed layers: more of them at once than there is room for are refu
   {
     const nn::LayerHandle<Dev> first(&numbers.streamed, dev, 0, -1), second(&numbers.streamed, dev, 1, -1);
     CHECK(message_of<DeviceError>([&] { const nn::LayerHandle<Dev> third(&numbers.streamed, dev, 2, -1); }) ==
-          "[streamed_layers] all 2 slots are in use");
+          "[layer_slots] all 2 slots are in use");
   }
   numbers.read(2, 3);
   numbers.check();

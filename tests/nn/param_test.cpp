@@ -114,7 +114,8 @@ TEST_CASE("param store: a parameter that has no memory yet is not read") {
     const nn::Param<D, T> param = params.add(2, 3);
     params.name(param, "a", 0, 2);
     CHECK(message_of<DeviceError>([&] { (void)param.use(); }) ==
-          "[param] a matrix (2, 3) is read while it is not on the device; expected its store to be built before");
+          "[param] a matrix (2, 3) is read while it is not on the device; expected its store to be built before, "
+          "and its layer to be held where ranks share it out");
     params.build(dev);
     CHECK(param.use().size() == 6);
   });

@@ -386,7 +386,7 @@ TEST_CASE("program: a file of keys may be YAML, whose keys that cannot be honour
   // What follows from several keys is settled with those of the command line; what a key means, by the command.
   io::write_file(yaml, std::string_view("eval_strategy: steps\nval_size: 0.1\ndo_train: false\n"));
   check_refused(lora_program({"train", yaml, "--eval_steps=5"}), 2, yaml + ":3: unknown key do_train: given false; ");
-  CHECK(lora_program({"eval", yaml, "--dataset=d"})
+  CHECK(lora_program({"eval", yaml, "--dataset=d.jsonl"})
             .errors.starts_with(yaml + ": nothing to do for do_train, eval_strategy\n"
                                        "error: key model_name_or_path: given nothing"));
   io::write_file(yaml, std::string_view("{\"lora_rank\": 0}"));  // which is YAML as well
@@ -400,9 +400,9 @@ TEST_CASE("program: a file of DeepSpeed's is held against the processes that a l
   const std::string file = (folder / "ds.json").native();
   io::write_file(file, std::string_view("{\"train_batch_size\": 5, \"gradient_accumulation_steps\": 2}"));
   for (const int processes : {1, 3}) {
-    const auto outcome =
-        test::run_program(concat("WORLD_SIZE=", processes, " " LORA_PROGRAM),
-                          {"train", "--model_name_or_path=m", "--dataset=d", "--output_dir=o", "--deepspeed=" + file});
+    const auto outcome = test::run_program(
+        concat("WORLD_SIZE=", processes, " " LORA_PROGRAM),
+        {"train", "--model_name_or_path=m", "--dataset=d.jsonl", "--output_dir=o", "--deepspeed=" + file});
     check_refused(
         outcome, 2,
         concat("key deepspeed: ", std::string_view(file), " has train_batch_size 5, but a step has ", 2 * processes,

@@ -83,7 +83,17 @@ TEST_CASE("program: tables are trained on, shown and tokenized as records of JSO
     return run({"train", "--threads=1", "--preview=2"}, "--dataset=", data);
   };
   CHECK(previewed("d.csv").status == 0);
-  CHECK(previewed("d.csv").output == previewed("d.jsonl").output);
+  const auto without_places = [&](std::string text, const std::string& data, int first) {
+    for (const int line : {first, first + 1}) {
+      const std::string place = (temp / data).native() + ":" + std::to_string(line);
+      const auto at = text.find(place);
+      REQUIRE(at != text.npos);
+      text.erase(at, place.size());
+    }
+    return text;
+  };
+  CHECK(without_places(previewed("d.csv").output, "d.csv", 2) ==
+        without_places(previewed("d.jsonl").output, "d.jsonl", 1));
   CHECK(test::holds(previewed("d.csv").errors, "d.csv: fields of records that are not used: note"));
   CHECK(run({"tokenize"}, "--file=", "d.csv").output == run({"tokenize"}, "--file=", "d.jsonl").output);
   const auto trained = [&](const std::string& data, const std::string& out) {
@@ -99,9 +109,9 @@ TEST_CASE("program: tables are trained on, shown and tokenized as records of JSO
   io::write_file(temp / "d.csv", std::string_view("prompt,completion\na,b\nc,d,e\n"));
   const auto ragged = previewed("d.csv");
   CHECK(ragged.status == 1);
-  CHECK(
-      ragged.errors.ends_with("d.csv:3:5: a row of 3 cells, expected 2, as the first row names; what holds a separator "
-                              "stands in quotes\n"));
+  CHECK(ragged.errors.ends_with(
+      "d.csv:3:5: a row of 3 cells, expected 2, as many as the first row names; what holds a separator "
+      "stands in quotes\n"));
 }
 
 #endif

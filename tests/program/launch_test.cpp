@@ -138,13 +138,9 @@ TEST_CASE("launch: the environment's numbers are held against the same as the op
 
 TEST_CASE("launch: processes of one of several machines have ranks behind those of the machines before it") {
   Words words = {"launch", "--nproc_per_node=3", "--nnodes=2", "--node_rank=1"};
-  const Words more = {"--master_addr=127.0.0.1",
-                      "--master_port=4321",
-                      "train",
-                      "--device=cpu",
-                      "--model_name_or_path=m",
-                      "--dataset=d",
-                      "--output_dir=/no/such/out"};
+  const Words more = {
+      "--master_addr=127.0.0.1", "--master_port=4321",       "train", "--device=cpu", "--model_name_or_path=m",
+      "--dataset=d.jsonl",       "--output_dir=/no/such/out"};
   words.insert(words.end(), more.begin(), more.end());
   // On processors they find each other by MPI alone, and each says so.
   const std::string refusal =
@@ -170,7 +166,7 @@ TEST_CASE("launch: a rank to which another does not come says which, and how lon
   const auto outcome = test::run_program(
       LORA_PROGRAM, {"launch", "--nproc_per_node=1", "--nnodes=2", "--node_rank=0", "--master_addr=127.0.0.1",
                      "--master_port=" + place.substr(place.find(':') + 1), "train", "--device=ascend",
-                     "--ddp_timeout=0.25", "--model_name_or_path=m", "--dataset=d", "--output_dir=/no/such/out"});
+                     "--ddp_timeout=0.25", "--model_name_or_path=m", "--dataset=d.jsonl", "--output_dir=/no/such/out"});
   CHECK(outcome.status == 1);
   CHECK(outcome.errors == "rank 0 of 2 meets the others at " + place + "\nwaiting for 1 other rank at " + place +
                               "\nerror: ranks 1 of 2 did not come to " + place + " within 0.25 s\n");
@@ -222,7 +218,7 @@ TEST_CASE("launch: where there is no mpirun it says what brings it") {
 }
 
 TEST_CASE("launch: processes whose number or rank MPI knows otherwise are refused") {
-  const Words words = {"train", "--model_name_or_path=m", "--dataset=d", "--output_dir=/no/such/out"};
+  const Words words = {"train", "--model_name_or_path=m", "--dataset=d.jsonl", "--output_dir=/no/such/out"};
   const auto alone = test::run_program("OMPI_COMM_WORLD_SIZE=2 " LORA_PROGRAM, words);
   CHECK(alone.status == 2);
   CHECK(alone.errors ==

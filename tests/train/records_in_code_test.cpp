@@ -80,6 +80,8 @@ TEST_CASE("records in code: a record that a file must not have is an error with 
   options.records["mine"] = {};
   CHECK_THROWS_WITH_AS(fine_tune(config, options), doctest::Contains("mine: the file has no records"), FormatError);
   options.records.clear();
+  CHECK_THROWS_WITH_AS(fine_tune(config, options), doctest::Contains("given mine, which is no file"), ConfigError);
+  config.dataset = {"mine.jsonl"};
   CHECK_THROWS_AS(fine_tune(config, options), IoError);  // then it is a file's name
 }
 

@@ -360,20 +360,18 @@ TEST_CASE("start: layers that are streamed or shared out are told with the memor
   constexpr std::size_t mib = std::size_t{1} << 20;
   const auto sizes = [&](From from, std::size_t host) { return model::LayerStreaming{from, 8 * mib, 2 * mib, host}; };
   CHECK(said(sizes(From::ranks, 0)) ==
-        "zero_stage 3: of the frozen layers, 8.0 MiB, this rank has its part, and gathers each ahead of its use: 2.0 "
-        "MiB of "
-        "the device's memory\n");
+        "zero_stage 3: of the layers as they are stored, 8.0 MiB, this rank has its part, and "
+        "gathers each ahead of its use: 2.0 MiB of the device's memory\n");
   CHECK(said(sizes(From::ranks, 3 * mib)) ==
-        "zero_stage 3: of the frozen layers, 8.0 MiB, this rank has its part, and gathers each ahead of its use: 2.0 "
-        "MiB of "
-        "the device's memory and 3.0 MiB of page-locked memory\n");
+        "zero_stage 3: of the layers as they are stored, 8.0 MiB, this rank has its part, and "
+        "gathers each ahead of its use: 2.0 MiB of the device's memory and 3.0 MiB of page-locked memory\n");
   config.finetuning_type = "full";
   const std::string values =
       "zero_stage 3: of the weights that train this rank has its part, and gathers each layer ahead of its use: 5.0 "
-      "MiB "
-      "of memory\n";
+      "MiB of memory\n";
   CHECK(said(std::nullopt) == values);
-  CHECK(said(sizes(From::ranks, 0)).starts_with(values + "zero_stage 3: of the frozen layers, 8.0 MiB, this rank has"));
+  CHECK(said(sizes(From::ranks, 0))
+            .starts_with(values + "zero_stage 3: of the layers as they are stored, 8.0 MiB, this rank has"));
   config.finetuning_type = "lora";
   config.zero_stage = 0;
   const std::string copied =

@@ -86,7 +86,6 @@ class Dataset {
     Sample::Kind kind = Sample::Kind::text;
     // A bit for each of the columns.
     mutable std::atomic<std::uint64_t> found_columns = 0, told_columns = 0;
-    mutable std::atomic<bool> is_read = false;
 
     Index end() const { return first + records.size(); }
     std::string_view bytes(Index record) const;

@@ -75,7 +75,7 @@ LORA_INLINE std::vector<Sample::Kind> Dataset::kinds() const {
 LORA_INLINE std::vector<std::string> Dataset::take_absent_columns() const {
   std::vector<std::string> sentences;
   for (const auto& file : files_) {
-    if (!file->is_read) continue;
+    if (file->plain) continue;
     const std::uint64_t found = file->found_columns | file->told_columns.exchange(~std::uint64_t{0});
     for (std::size_t i = 0; i < file->columns.columns.size(); ++i) {
       const auto& [column, field] = file->columns.columns[i];
@@ -135,7 +135,6 @@ LORA_INLINE void Dataset::File::note_columns(const io::Json& json) const {
   for (std::size_t i = 0; i < columns.columns.size(); ++i)
     if (json.is_object() && json.contains(columns.columns[i].second)) found |= std::uint64_t{1} << i;
   if ((found_columns.load() & found) != found) found_columns.fetch_or(found);
-  if (!is_read.load()) is_read = true;
 }
 
 LORA_INLINE std::size_t Dataset::File::most_bytes(Index record) const {
@@ -161,7 +160,7 @@ LORA_INLINE io::Json Dataset::read_named(const File& file, Index record, std::st
   io::Json json = file.parse(record, bytes);
   file.note_columns(json);
   if (!file.columns.empty()) json = detail::renamed(json, file.columns, file.place(record), options_, unused);
-  if (file.table) detail::read_cells(json, file.place(record), options_);
+  if (file.table) under_own_names(file, [&] { detail::read_cells(json, file.place(record), options_); });
   detail::rename_turns(json, file.columns, unused);
   return json;
 }
@@ -213,7 +212,7 @@ LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
   if (!file->plain && first != text.end() && *first == '{') refuse_spread_object(text, file->name);
   if (file->mapped && detail::Table::is_one(file->name, text)) {
     const detail::Table& table = file->table.emplace(text, file->name);
-    table.expect(file->columns);
+    table.expect(file->columns, options_.need_answer);
     file->records = table.find_rows(*file->mapped);
   } else if (first == text.end() || file->plain || *first == '{') {
     file->records = finder.find_lines();

@@ -50,9 +50,9 @@ class RecordReader {
   /// Whether this field identifies a format of records.
   static bool knows(std::string_view field);
 
-  /// Whether this field identifies the format of this record, or is another one that is read of it; tools and what says
-  /// what is learnt are not among these.
+  /// Whether records of this one's format are known by this field.
   bool identifies(std::string_view field) const { return shape_ && shape_->field == field; }
+  /// Whether it is that field, or another one of the format; tools and what says what is learnt are not among these.
   bool reads(std::string_view field) const;
   /// Whether the user says what a field is: the class of a record, or its text.
   bool has_meaning(std::string_view field) const;

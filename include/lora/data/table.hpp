@@ -21,11 +21,12 @@ class Table {
   static bool is_one(const std::string& name, std::string_view text);
 
   /// Reads the header. `text` and `name` must outlive this.
-  /// Throws   FormatError if it can't be told what separates the columns, or two have one name, or one none
+  /// Throws   FormatError if it can't be told what separates the columns, or two have one name, or one none, for a
+  ///          header that is no row or no UTF-8, and in a build without libcsv
   Table(std::string_view text, const std::string& name);
 
-  /// Throws   FormatError if columns of a file name one that isn't there
-  void expect(const RecordColumns& columns) const;
+  /// Throws   FormatError if columns of a file name one that isn't there; the answer's only if it is needed
+  void expect(const RecordColumns& columns, bool need_answer) const;
 
   /// Finds where the records begin; what was read is noted in `file`.
   /// Throws   FormatError with line and column for rows that are none, and those with more or fewer cells than columns

@@ -27,13 +27,16 @@ LORA_INLINE char separator_of(std::string_view text, const std::string& name) {
   constexpr std::array<char, 3> known{',', ';', '\t'};
   constexpr std::array<std::string_view, 3> called{"commas", "semicolons", "tabs"};
   std::array<Index, 3> counts{};
-  bool quoted = false, begun = false;
+  bool quoted = false, begun = false, begins = true, of_quotes = false;  // a cell begins, or began with a quote
   for (const char c : text) {
-    if ((c == '\n' || c == '\r') && !quoted && begun) break;
+    const bool ends_line = c == '\n' || c == '\r';
+    if (ends_line && !quoted && begun) break;
     begun = begun || !is_json_space(c);
-    quoted = quoted != (c == '"');
-    if (const auto at = std::find(known.begin(), known.end(), c); at != known.end() && !quoted)
-      ++counts[static_cast<std::size_t>(at - known.begin())];
+    if (begins) of_quotes = c == '"';
+    if (c == '"' && of_quotes) quoted = !quoted;
+    const auto at = std::find(known.begin(), known.end(), c);
+    begins = !quoted && (ends_line || at != known.end());
+    if (at != known.end() && !quoted) ++counts[static_cast<std::size_t>(at - known.begin())];
   }
   std::string list;
   for (std::size_t i = 0; i < known.size(); ++i)
@@ -41,7 +44,7 @@ LORA_INLINE char separator_of(std::string_view text, const std::string& name) {
   if (std::count(counts.begin(), counts.end(), 0) < 2)
     fail<FormatError>(name, ":1: the first row has ", std::string_view(list),
                       " outside of quotes; expected one of these ",
-                      "to separate the columns, and names that hold the other in quotes");
+                      "to separate the columns, and names that hold another in quotes");
   const auto found = std::max_element(counts.begin(), counts.end());
   return known[static_cast<std::size_t>(found - counts.begin())];
 }
@@ -75,8 +78,9 @@ LORA_INLINE Table::Table(std::string_view text, const std::string& name) : text_
   }
 }
 
-LORA_INLINE void Table::expect(const RecordColumns& columns) const {
+LORA_INLINE void Table::expect(const RecordColumns& columns, bool need_answer) const {
   for (const auto& [column, field] : columns.columns) {
+    if (column == "response" && !need_answer) continue;
     if (std::find(columns_.begin(), columns_.end(), field) != columns_.end()) continue;
     std::string list;
     for (std::size_t i = 0; i < columns_.size() && i < 20; ++i) list += (i > 0 ? ", " : "") + columns_[i];
@@ -93,10 +97,10 @@ LORA_INLINE RecordIndex Table::find_rows(const io::MappedFile& file) const {
   for (std::size_t before = rows_; row.next(); before = row.next_begin()) {
     if (row.count() > columns)
       fail<FormatError>(row.place_of(row.begin_of(columns)), ": a row of ", row.count(), " cells, expected ", columns,
-                        ", as the first row names; what holds a separator stands in quotes");
+                        ", as many as the first row names; what holds a separator stands in quotes");
     if (row.count() < columns)
       fail<FormatError>(row.place_of(row.end()), ": a row of ", row.count(), " cell", row.count() == 1 ? "" : "s",
-                        ", expected ", columns, ", as the first row names; none is left for \"",
+                        ", expected ", columns, ", as many as the first row names; none is left for \"",
                         std::string_view(columns_[static_cast<std::size_t>(row.count())]), "\"");
     records.add(row.begin(), row.line(), name_);
     file.note_read(row.next_begin() - before);
@@ -113,7 +117,8 @@ LORA_INLINE std::string_view Table::bytes(const RecordIndex& records, Index reco
 
 LORA_INLINE io::Json Table::read(const RecordIndex& records, Index record) const {
   io::CsvRows row(text_, name_, separator_, io::CsvRows::Cells::kept, records.begin(record), records.line(record));
-  row.next();
+  if (!row.next() || row.count() != std::ssize(columns_))
+    fail<FormatError>(name_, ": the file was changed while it was read");
   expect_utf8(row, text_, name_);
   io::Json json = io::Json::object();
   auto& fields = json.get_ref<io::Json::object_t&>();
@@ -126,7 +131,8 @@ LORA_INLINE io::Json mark_of(std::string text) {
   std::string lower = text;
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   if (lower == "true" || lower == "false") return lower == "true";
-  const bool is_number = text.find_first_not_of("+-.0123456789eE") == text.npos && io::Json::accept(text);
+  const bool is_number =
+      text.find_first_not_of("+-.0123456789eE") == text.npos && io::Json::accept(std::string_view(text));
   return is_number ? io::parse_json(text, {}) : io::Json(std::move(text));
 }
 

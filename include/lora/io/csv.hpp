@@ -22,18 +22,18 @@ class CsvRows {
   /// The longest row: what follows a quote that is never closed may be the rest of a large file.
   static constexpr std::size_t longest = std::size_t{1} << 28;
 
-  /// `text` and `name`, which errors begin with, must outlive this. `at`, `line`: where the first row begins.
+  /// `text` and `name`, which errors begin with, must outlive this. `at`, `line`: where the first row begins. `most`:
+  /// bytes of a row.
   /// Throws   FormatError in a build without libcsv
   CsvRows(std::string_view text, const std::string& name, char separator, Cells cells = Cells::kept, std::size_t at = 0,
-          Index line = 1);
+          Index line = 1, std::size_t most = longest);
   CsvRows(const CsvRows&) = delete;
   CsvRows& operator=(const CsvRows&) = delete;
   ~CsvRows();
 
   /// Goes to the next row; false at the end of the text.
-  /// Throws   FormatError with line and column for a quote that is never closed, text behind a closing quote, a row
-  /// that
-  ///          is too long and zero bytes; after which there is no next row
+  /// Throws   FormatError with line and column for a quote that is never closed, text behind a closing quote, a row of
+  ///          too many bytes, and zero bytes; after which there is no next row
   bool next();
 
   std::size_t begin() const;
@@ -65,6 +65,7 @@ class CsvRows {
   char separator_;
   std::size_t begin_, end_, next_begin_;
   Index line_, next_line_;
+  std::size_t most_;
   std::unique_ptr<Parser> parser_;
 };
 

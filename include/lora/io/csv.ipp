@@ -90,7 +90,7 @@ struct CsvRows::Parser {
 };
 
 LORA_INLINE CsvRows::CsvRows(std::string_view text, const std::string& name, char separator, Cells cells,
-                             std::size_t at, Index line)
+                             std::size_t at, Index line, std::size_t most)
     : text_(text),
       name_(name),
       separator_(separator),
@@ -99,6 +99,7 @@ LORA_INLINE CsvRows::CsvRows(std::string_view text, const std::string& name, cha
       next_begin_(at),
       line_(line),
       next_line_(line),
+      most_(most),
       parser_(std::make_unique<Parser>(separator, cells)) {}
 
 LORA_INLINE bool CsvRows::next() {
@@ -118,6 +119,9 @@ LORA_INLINE bool CsvRows::next() {
         fail<FormatError>(place_of(begin_of(parser_->count)), ": a quote opens here that is never closed");
       return true;
     }
+    if (next_begin_ - begin_ + piece.size() > most_)
+      fail<FormatError>(place_of(begin_of(parser_->count)), ": a row of more than ", most_, " bytes; expected a ",
+                        "shorter one, and that the end of each quote is there");
     if (const auto zero = piece.find('\0'); zero != piece.npos) {
       const std::string_view some = text_.substr(0, std::size_t{1} << 16);
       const auto zeros = std::count(some.begin(), some.end(), '\0');
@@ -131,9 +135,6 @@ LORA_INLINE bool CsvRows::next() {
     next_begin_ += piece.size();
     ++next_line_;
     if (parser_->ended) break;
-    if (next_begin_ - begin_ > longest)
-      fail<FormatError>(place_of(begin_of(parser_->count)), ": a row of more than ", longest, " bytes; expected the ",
-                        "quote that opens here to be closed before");
   }
   end_ = next_begin_ - (piece.ends_with("\r\n") ? 2 : 1);
   return true;
@@ -155,7 +156,7 @@ LORA_INLINE std::size_t CsvRows::begin_of(Index cell) const {
 struct CsvRows::Parser {};
 
 LORA_INLINE CsvRows::CsvRows(std::string_view text, const std::string& name, char separator, Cells, std::size_t at,
-                             Index line)
+                             Index line, std::size_t most)
     : text_(text),
       name_(name),
       separator_(separator),
@@ -163,7 +164,8 @@ LORA_INLINE CsvRows::CsvRows(std::string_view text, const std::string& name, cha
       end_(at),
       next_begin_(at),
       line_(line),
-      next_line_(line) {
+      next_line_(line),
+      most_(most) {
   fail<FormatError>(name, ": a table as text, which this program was built without (libcsv was not found); expected ",
                     "JSON records: in Python, pandas.read_csv(NAME).to_json('NAME.jsonl', orient='records', ",
                     "lines=True) writes them");
@@ -187,7 +189,8 @@ LORA_INLINE Index CsvRows::next_line() const { return next_line_; }
 LORA_INLINE std::string CsvRows::place_of(std::size_t at) const {
   Index line = line_;
   std::size_t begin = begin_;
-  for (std::string_view one = line_from(begin); begin + one.size() <= at && !one.empty(); one = line_from(begin)) {
+  for (std::string_view one = line_from(begin);
+       begin + one.size() <= at && (one.ends_with('\n') || one.ends_with('\r')); one = line_from(begin)) {
     begin += one.size();
     ++line;
   }

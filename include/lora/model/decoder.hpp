@@ -91,7 +91,8 @@ class Decoder {
   /// Whether ranks gather layers from each other, and so make all passes together: a rank that has no micro-batch when
   /// others have makes an empty one.
   bool gathers_layers() const { return stack_.access() != nullptr && stack_.access()->is_collective(); }
-  /// Whether `value` is one of these passes, too, of each tensor.
+  /// Whether ranks share out the values of what trains. Then `value`, `params().whole` and `params().train` are calls
+  /// of all ranks, in the same order.
   bool gathers_values() const { return params_->shares_values(); }
   /// Of training, which tells the hook as train_micro_batch does, or of an evaluation. With layers of its own it does
   /// nothing.
@@ -253,6 +254,7 @@ typename Decoder<D, T>::OwnTensor Decoder<D, T>::own(const TensorInfo& info) {
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, Index b_group) {
+  if (params_->shares_values()) fail<Error>("[decoder] an adapter's matrices are small, and not shared out by ranks");
   params_->clear();
   for (Index i = 0; i < stack_.size(); ++i) {
     const auto groups = stack_.layer(i).inner().groups();

@@ -51,7 +51,7 @@ class LayerSlots {
   template <class Bring>
   std::byte* acquire(D& dev, Index layer, Index next, const Bring& bring) {
     Slot* const slot = slot_with(dev, layer, bring);
-    if (slot == nullptr) fail<DeviceError>("[streamed_layers] all ", slots_.size(), " slots are in use");
+    if (slot == nullptr) fail<DeviceError>("[layer_slots] all ", slots_.size(), " slots are in use");
     if (slot->copied) {
       dev.wait(Stream::compute, *slot->copied);
       dev.release(*std::exchange(slot->copied, std::nullopt));

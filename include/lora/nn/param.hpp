@@ -80,8 +80,10 @@ class Param {
   template <class E>
   View<D, const E> there(View<D, const E> numbers) const {
     if (numbers.empty())
-      fail<DeviceError>("[param] a matrix (", storage_->rows, ", ", storage_->cols,
-                        ") is read while it is not on the device; expected its store to be built before");
+      fail<DeviceError>(
+          "[param] a matrix (", storage_->rows, ", ", storage_->cols,
+          ") is read while it is not on the device; expected its store to be built before, and its layer ",
+          "to be held where ranks share it out");
     return numbers;
   }
 
@@ -120,9 +122,11 @@ class ParamStore {
     rank_ = rank;
     ranks_ = ranks;
   }
-  /// The same of values: from `build` on whatever gathers them, which is said so, is called by all of the ranks,
-  /// several, in the same order. The communicator outlives this.
+  /// The same of values. From `build` on, what gathers them (it says so) is called by all ranks, in the same order. The
+  /// communicator outlives this. Matrices of an adapter read their values as a whole: they can't be shared out.
+  /// Throws   Error for one rank, which has nobody to share with
   void share_values(comm::Communicator<D>& comm) {
+    if (comm.size() == 1) fail<Error>("[param] one rank shares no values out");
     share_by_layer(comm.rank(), comm.size());
     table_.share_by_layer(true);
     comm_ = &comm;

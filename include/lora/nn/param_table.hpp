@@ -51,9 +51,10 @@ struct Share {
   Index at = 0;
 };
 
-/// The shares of `rank`, one of each bucket, the first of which lies at `at`.
-inline std::vector<Share> shares_of(const std::vector<Bucket>& buckets, int rank, int ranks, Index at = 0) {
+/// The shares of `rank`, one of each bucket.
+inline std::vector<Share> shares_of(const std::vector<Bucket>& buckets, int rank, int ranks) {
   std::vector<Share> shares;
+  Index at = 0;
   for (const Bucket& bucket : buckets) {
     const auto parts = parts_of(bucket, ranks);
     const auto own = static_cast<std::size_t>(rank);

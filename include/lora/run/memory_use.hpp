@@ -31,7 +31,7 @@ struct MemoryUse {
   double activations = 0;  ///< peak of what is saved for backward
   double workspace = 0;    ///< peak scratch
   double trained = 0;      ///< masters of all that may train, or a rank's part, and what products read of them
-  double gradients = 0;    ///< of what trains now
+  double gradients = 0;    ///< of what trains now, or a rank's part
   double optimizer = 0;    ///< and two moments of it
   double peak = 0;         ///< peak resident memory, as the system counts it
 
@@ -45,9 +45,11 @@ MemoryUse memory_use(D& dev, model::Decoder<D, T>& decoder) {
   use.pages = resident_pages();
   use.activations = static_cast<double>(dev.arena().peak_saved());
   use.workspace = static_cast<double>(dev.arena().peak_scratch());
+  auto& params = decoder.params();
   double training = 0;
-  decoder.params().for_each([&](const auto& param) { training += static_cast<double>(param.grad.size()); });
-  use.trained = static_cast<double>(decoder.params().value_bytes());
+  for (Index group = 0; group < params.groups(); ++group)
+    training += static_cast<double>(params.slab(group).grad.size());
+  use.trained = static_cast<double>(params.value_bytes());
   use.gradients = training * sizeof(Accum<T>);
   use.optimizer = 2 * training * sizeof(Accum<T>);
   use.peak = peak_memory_gib() * 0x1p30;

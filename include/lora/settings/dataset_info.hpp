@@ -32,8 +32,8 @@ namespace lora::settings {
 /// names of `lists` do. Where there are names, max_samples is of each file, as in LLaMA-Factory. Once more, it does
 /// nothing.
 /// Returns  which names were found, as a sentence to log; empty where there was none
-/// Throws   ConfigError for a name that the file has not, or that is a file as well; FormatError for what can't be read
-///          by it; IoError
+/// Throws   ConfigError for a name that the file has not, or that is a file as well, and for a word that is no file
+///          where there is none; FormatError for what can't be read by it; IoError
 std::string find_datasets(Config& config, Command command, const data::RecordLists& lists = {});
 
 }  // namespace lora::settings

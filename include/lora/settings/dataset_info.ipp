@@ -163,10 +163,11 @@ class DatasetFinder {
   }
 
   // What has no ending was meant as a name, if there is no file.
-  void expect_path(const std::string& given, std::string_view key) const {
+  void expect_path(const std::string& given, std::string_view key) {
     const io::Path path = given;
     if (given.empty() || given.starts_with('/') || given.starts_with('.') || path.has_extension() || io::is_there(path))
       return;
+    if (const DatasetInfo* info = info_in(dataset_dir_)) info->fail_unknown(key, given, given);
     const std::string own = path.has_parent_path() ? DatasetInfo::path_in(path.parent_path()).native() : "";
     fail<ConfigError>("key ", key, ": given ", std::string_view(given), ", which is no file, and no name: there is no ",
                       DatasetInfo::path_in(dataset_dir_).native(), own.empty() ? "" : " and no ", std::string_view(own),

@@ -97,8 +97,7 @@ LORA_INLINE std::vector<Key> make_keys() {
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
        "File or files of records: .json, .jsonl, .csv, .tsv or .txt, also compressed (.gz, .zst); or objects {path, "
-       "weight, "
-       "name, max_samples, num_samples, columns, tags}"},
+       "weight, name, max_samples, num_samples, columns, tags}"},
       {"dataset_dir", "data", data | generate, &C::dataset_dir, any, free, "",
        "Folder of a dataset_info.json, whose names of data sets may stand in dataset and eval_dataset", folder},
       {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
@@ -206,13 +205,11 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
       {"step_units", "batch", train, &C::step_units, count_to(1e6), free, "",
        "Parts that a step's sequences are dealt into first; micro-batches do not cross them, and their gradients are "
-       "added "
-       "up in a fixed order"},
+       "added up in a fixed order"},
       {"zero_stage", "batch", train, &C::zero_stage, Range{.low = 0, .high = 3}, free, "",
        "What ranks share out: 0: nothing, each has all of it; 1: the optimizer's state; 2: gradients too, which leave "
        "layer by layer; 3: layers as well, gathered when they are used: the weights that train with finetuning_type "
-       "full, "
-       "on NPUs frozen ones"},
+       "full, on NPUs frozen ones"},
       {"ddp_timeout", "batch", train, &C::ddp_timeout, Range{.low = 0, .high = 1e9, .low_open = true}, free, "",
        "Seconds that a rank waits for another before it ends with an error"},
       {"deepspeed", "batch", train, &C::deepspeed, any, free, "none",

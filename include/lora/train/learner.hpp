@@ -12,6 +12,7 @@
 #include "lora/train/memory_plan.hpp"
 #include "lora/train/offload.hpp"
 #include "lora/train/prepared.hpp"
+#include "lora/train/same_on_ranks.hpp"
 #include "lora/train/start.hpp"
 #include "lora/train/step.hpp"
 
@@ -40,10 +41,13 @@ class Learner {
     }
     MemoryBasis basis = memory_basis<D, T>(dev, run.blueprint, decoder_.streaming());
     basis.ranks = comm.size();
+    double held = run::resident_memory_gib() * 0x1p30;
+    // A tensor was whole in the workspace while its parts were taken, which the steps' needs have room for.
+    if (D::reads_host_memory && decoder_.gathers_values()) held -= static_cast<double>(dev.arena().peak_scratch());
     memory_ = plan_memory<D, T>(
         basis, run.plan, run.survey.train,
         largest_evaluation(run.survey.eval, config.per_device_eval_batch_size, settings::longest_cutoff(config)),
-        config);
+        config, held);
     keep_layers(dev, decoder_, memory_, config);
     // After the forecast, which would count the weights that this reads twice.
     if (config.trains_model()) model::expect_finite(dev, run.source);
@@ -70,10 +74,12 @@ class Learner {
 
   // The model with what trains in the first stage, before there is an optimizer, which has moments of that only.
   model::Decoder<D, T>& attached(comm::Communicator<D>& comm) {
-    if (comm.size() > 1 && run_.config.shares_values())
+    if (comm.size() > 1 && run_.config.shares_values()) {
+      comm::expect_same(comm, facts_of_shapes(run_));
       decoder_.params().share_values(comm);
-    else if (comm.size() > 1 && run_.config.zero_stage > 1)
+    } else if (comm.size() > 1 && run_.config.zero_stage > 1) {
       decoder_.params().share_by_layer(comm.rank(), comm.size());
+    }
     inputs::choose_what_trains(dev_, decoder_, run_.config);
     if (const auto& trains = run_.plan.stages().front().trains) decoder_.params().train(dev_, trains);
     decoder_.embedding_noise(run_.config.neftune_noise_alpha.value_or(0));

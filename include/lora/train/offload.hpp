@@ -101,8 +101,8 @@ inline void say_offload(const std::optional<model::LayerStreaming>& streaming, c
   if (!streaming) return;
   using From = model::WeightPlaces::From;
   if (streaming->from == From::ranks) {
-    log::info("zero_stage 3: of the frozen layers, ", size_text(streaming->layers),
-              ", this rank has its part, and gathers each ", "ahead of its use: ", size_text(streaming->device),
+    log::info("zero_stage 3: of the layers as they are stored, ", size_text(streaming->layers),
+              ", this rank has its part, and gathers each ahead of its use: ", size_text(streaming->device),
               " of the device's memory",
               streaming->host > 0 ? concat(" and ", size_text(streaming->host), " of page-locked memory") : "");
     return;

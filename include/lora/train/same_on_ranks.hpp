@@ -14,6 +14,10 @@
 
 namespace lora::train {
 
+/// What ranks must have the same that gather weights from each other as they make the model: the build, settings, and
+/// its tensors' shapes.
+std::vector<comm::Fact> facts_of_shapes(const Prepared& run);
+
 /// All that must be the same on every rank: the build, settings, model, data, tokenizer, and the step that a run goes
 /// on from. Paths may differ from host to host. `noted`: what a checkpoint of the run notes.
 std::vector<comm::Fact> facts_of(const Prepared& run, const io::Json& noted, std::optional<Index> resumed_step);

@@ -10,6 +10,7 @@
 #include "lora/core/hash.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/file_system.hpp"
+#include "lora/model/tensors.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/settings/settings.hpp"
@@ -17,20 +18,37 @@
 
 namespace lora::train {
 
-LORA_INLINE std::vector<comm::Fact> facts_of(const Prepared& run, const io::Json& noted,
-                                             std::optional<Index> resumed_step) {
+namespace detail {
+
+LORA_INLINE void add_settings(const io::Json& object, std::vector<comm::Fact>& facts) {
+  for (const auto& [key, value] : object.items())
+    facts.push_back({concat("the setting ", key), io::to_text(value, -1)});
+}
+
+LORA_INLINE std::vector<comm::Fact> build_and_settings(const Prepared& run) {
   constexpr std::array<std::string_view, 8> own = {
       "model_name_or_path", "adapter_name_or_path", "dataset", "dataset_dir",
       "eval_dataset",       "output_dir",           "threads", "deepspeed"};
   std::vector<comm::Fact> facts = {{"the build", run::describe_build() + "; " + run.options.environment}};
-  const auto add = [&](const io::Json& object) {
-    for (const auto& [key, value] : object.items())
-      facts.push_back({concat("the setting ", key), io::to_text(value, -1)});
-  };
   io::Json settings = settings::to_json(run.config, settings::train_command);
   for (const std::string_view key : own) settings.erase(std::string(key));
-  add(settings);
-  add(noted);
+  add_settings(settings, facts);
+  return facts;
+}
+
+}  // namespace detail
+
+LORA_INLINE std::vector<comm::Fact> facts_of_shapes(const Prepared& run) {
+  std::vector<comm::Fact> facts = detail::build_and_settings(run);
+  for (const model::TensorInfo& tensor : model::tensors_of(run.source.config()))
+    facts.push_back({concat("the model's tensor ", tensor.name), to_string(tensor.shape)});
+  return facts;
+}
+
+LORA_INLINE std::vector<comm::Fact> facts_of(const Prepared& run, const io::Json& noted,
+                                             std::optional<Index> resumed_step) {
+  std::vector<comm::Fact> facts = detail::build_and_settings(run);
+  detail::add_settings(noted, facts);
   if (run.data.evaluates())
     facts.push_back({"the evaluation data", checksum_text(run.data.eval().dataset().fingerprint())});
   facts.push_back({"the checkpoint to go on from", resumed_step ? concat("step ", *resumed_step) : "none"});

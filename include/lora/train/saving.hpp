@@ -88,13 +88,12 @@ class Saving {
   }
 
   /// Forgets of the best checkpoint that load_best_model_at_end can load it where it can't: as in open_best, or where
-  /// the run goes on in another folder than it is in.
-  /// Returns  what is to be said of that, or nothing
-  /// Throws   as open_best
+  /// the run goes on in another folder than it is in. Ranks that share out what trains call this together, and forget
+  /// it if one of them can't. Returns  what is to be said of that, or nothing Throws   as open_best
   std::string forget_lost_best(run::RunState& state, bool goes_on_here) const {
     if (!config_.load_best_model_at_end || !state.best_eval_loss) return {};
     std::string why = "it is not in output_dir";
-    if (goes_on_here && open_best(state, why)) return {};
+    if (all_can(goes_on_here && open_best(state, why), why)) return {};
     std::string said = concat("load_best_model_at_end can't load the best checkpoint, step ", state.best_step,
                               "'s: ", why, "; it takes the best of the evaluations from now on");
     if (!state.to_beat) state.to_beat.emplace(*state.best_metric, state.best_step);
@@ -105,13 +104,37 @@ class Saving {
   }
 
   /// Loads the best checkpoint and returns its state. If it is missing or damaged by now, the model of the last step is
-  /// kept. Ranks that share out what trains call this together.
-  /// Throws   Error where some of these can read it and others can't
+  /// kept, by all of the ranks that share out what trains, which call this together.
+  /// Throws   Error where some of these could read it, and others then couldn't
   std::optional<run::RunState> take_best(const run::RunState& state) {
-    auto best = read_best(state);
-    if (decoder_.gathers_values() && comm_.agree(best ? 1u : 2u) == 3)
-      fail<Error>("the best checkpoint, step ", state.best_step, "'s, can be read by some ranks, by others not");
-    return best;
+    std::string why;
+    std::optional<run::Checkpoint> best;
+    bool taken = false;
+    const auto attempt = [&why](const auto& read) {
+      try {
+        read();
+      } catch (const FormatError& error) {  // of loading too: then nothing has been taken yet
+        why = error.what();
+      } catch (const IoError& error) {
+        why = error.what();
+      }
+    };
+    attempt([&] { best = open_best(state, why); });
+    if (all_can(best.has_value(), why)) {
+      attempt([&] {
+        load(*best);
+        taken = true;
+      });
+      if (all_can(taken, why)) {
+        lora::log::info("the best evaluation, with loss ", fixed(*state.best_eval_loss, 4), ", was step ",
+                        state.best_step, "'s: taking ", best->folder.native());
+        return best->state;
+      }
+      if (taken)
+        fail<Error>("the best checkpoint, step ", state.best_step, "'s, was read by some ranks, by others not");
+    }
+    lora::log::warn("cannot take the best, step ", state.best_step, "'s: ", why, "; final_model is the last step's");
+    return std::nullopt;
   }
 
   /// `weights`: of the step whose weights the model has now. The first rank writes; ranks that share out what trains
@@ -131,22 +154,11 @@ class Saving {
   }
 
  private:
-  std::optional<run::RunState> read_best(const run::RunState& state) {
-    std::string why;
-    try {
-      if (const auto best = open_best(state, why)) {
-        load(*best);
-        lora::log::info("the best evaluation, with loss ", fixed(*state.best_eval_loss, 4), ", was step ",
-                        state.best_step, "'s: taking ", best->folder.native());
-        return best->state;
-      }
-    } catch (const FormatError& error) {  // of loading too: then nothing has been taken yet
-      why = error.what();
-    } catch (const IoError& error) {
-      why = error.what();
-    }
-    lora::log::warn("cannot take the best, step ", state.best_step, "'s: ", why, "; final_model is the last step's");
-    return std::nullopt;
+  // Whether all of the ranks that share out what trains can, or this one, where nobody does.
+  bool all_can(bool can, std::string& why) const {
+    if (!decoder_.gathers_values() || comm_.agree(can ? 1u : 2u) == 1) return can;
+    if (can) why = "not all ranks can read it";
+    return false;
   }
 
   void save_optimizer(Stepper<D, T>& stepper, const io::Path& folder) {

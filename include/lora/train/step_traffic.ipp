@@ -145,7 +145,7 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
   for (int i = 0; i < 2; ++i) detail::add_numbers(numbers, Verdict::numbers, basis.ranks);
   if (basis.files > 0) detail::add_numbers(numbers, basis.files, basis.ranks);
   std::vector<Traffic> result{gradients, norm, whole, numbers};
-  if (!basis.layers.empty()) result.insert(result.begin(), layers);
+  if (layers.calls > 0) result.insert(result.begin(), layers);
   return result;
 }
 
