@@ -117,10 +117,10 @@ TEST_CASE("csv: what is no row is told with its line and column") {
 }
 
 TEST_CASE("csv: a row has at most so many bytes, on one line or on many") {
-  const std::string name = "t.csv", some(50, 'x');
+  const std::string some(50, 'x');
   const auto said = [&](const std::string& row) {
-    const std::string text = "a,b\n" + row + "\n\n\n";
-    CsvRows rows(text, name, ',', CsvRows::Cells::counted, 0, 1, 100);
+    const std::string table = "a,b\n" + row + "\n\n\n";
+    CsvRows rows(table, name, ',', CsvRows::Cells::counted, 0, 1, 100);
     CHECK(rows.next());
     return test::message_of<FormatError>([&] { (void)rows.next(); });
   };
