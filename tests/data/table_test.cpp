@@ -145,7 +145,7 @@ TEST_CASE("table: what is no table is told with file, line and column") {
   CHECK(table("prompt,completion\nP,C\nP\n").error() ==
         "d.csv:3:2: a row of 1 cell, expected 2, as many as the first row names; none is left for \"completion\"");
   CHECK(table("prompt,completion\nP,C\nP").error().starts_with("d.csv:3:2: a row of 1 cell, expected 2, "));
-  CHECK(table("size 5\",text\n1,T\n").first().text == "T");  // of a name without quotes they are a part
+  CHECK(table("size 5\";text\n1;T\n").first().text == "T");  // of a name without quotes they are a part
   CHECK(table("prompt,completion\nP,\"C\n\",D\nP,C\n").error() ==
         "d.csv:3:3: a row of 3 cells, expected 2, as many as the first row names; what holds a separator stands in "
         "quotes");

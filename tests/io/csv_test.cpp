@@ -110,6 +110,7 @@ TEST_CASE("csv: what is no row is told with its line and column") {
       error_of("a,b\nc,\"d\ne\" ,f\n") ==
       "t.csv:3:3: text behind a closing quote; expected , or the end of the line: a quote inside of quotes is written "
       "twice");
+  CHECK(error_of("a\"b,c\n\"x\"y,z\n").starts_with("t.csv:2:4: text behind a closing quote"));
   CHECK(error_of("\"a\"b\tc", '\t').starts_with("t.csv:1:4: text behind a closing quote; expected a tab or the end"));
   CHECK(error_of(std::string("a,b\nc,d\0\n", 9)) == "t.csv:2:4: a zero byte; expected text");
   // Its first two bytes are none of ASCII.
