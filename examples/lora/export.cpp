@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -55,9 +54,7 @@ std::uint64_t write_file(const settings::Config& config, const io::GgufMetadata&
 
 void tell(const settings::Config& config, std::string_view what, DType dtype, std::size_t tensors,
           std::uint64_t bytes) {
-  std::string type(name_of(dtype));
-  std::transform(type.begin(), type.end(), type.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  const std::string type = ascii_lower(std::string(name_of(dtype)));
   log::info(config.output_file, ": ", what, ", ", type, ", ", tensors, " tensors, ", bytes, " bytes");
 }
 

@@ -20,16 +20,7 @@ using data::Dataset;
 using data::DatasetOptions;
 using data::Sample;
 using test::OneFile;
-
-namespace {
-
-std::string turns_of(const Sample& sample) {
-  std::string text;
-  for (const auto& message : sample.messages) text += message.role + "=" + message.content + "|";
-  return text;
-}
-
-}  // namespace
+using test::turns_of;
 
 TEST_CASE("dataset: alpaca records become turns, the input on a line of its own") {
   CHECK(turns_of(OneFile(R"({"instruction":"I","input":"X","output":"O"})").first()) == "user=I\nX|assistant=O|");

@@ -23,16 +23,11 @@ using data::DatasetOptions;
 using data::RecordColumns;
 using data::Sample;
 using test::OneFile;
+using test::turns_of;
 
 namespace {
 
 OneFile table(const std::string& text) { return OneFile(text, "d.csv"); }
-
-std::string turns_of(const Sample& sample) {
-  std::string text;
-  for (const auto& message : sample.messages) text += message.role + "=" + message.content + "|";
-  return text;
-}
 
 }  // namespace
 

@@ -1,10 +1,9 @@
-#include "lora/nn/param.hpp"
-
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
+#include "lora/nn/param_store.hpp"
 #include "lora/tensor/transfer.hpp"
 #include "support/backends.hpp"
 #include "support/matrix.hpp"

@@ -10,6 +10,13 @@
 
 namespace lora::test {
 
+/// "user=Q|assistant=A|": the turns of a record.
+inline std::string turns_of(const data::Sample& sample) {
+  std::string text;
+  for (const auto& message : sample.messages) text += message.role + "=" + message.content + "|";
+  return text;
+}
+
 /// A data set of one file with this content.
 struct OneFile {
   explicit OneFile(const std::string& content, const std::string& name = "d.jsonl") : path(folder.path() / name) {

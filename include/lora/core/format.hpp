@@ -13,6 +13,13 @@
 
 namespace lora {
 
+/// Lower case of ASCII's letters alone, whatever the locale is.
+inline char ascii_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+inline std::string ascii_lower(std::string text) {
+  for (char& c : text) c = ascii_lower(c);
+  return text;
+}
+
 namespace detail {
 
 /// The sign of a NaN says nothing, so it is not written.

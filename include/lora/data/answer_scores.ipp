@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lora/core/config.hpp"
+#include "lora/core/format.hpp"
 #include "lora/data/answer_scores.hpp"
 
 namespace lora::data::detail {
@@ -25,8 +26,7 @@ LORA_INLINE std::vector<std::string> words_of(std::string_view text) {
     const bool part = (classes(c.value) & (tokenizer::unicode::letter | tokenizer::unicode::number)) != 0;
     if (part) {
       if (!inside || alone) words.emplace_back();
-      for (std::size_t i = at; i < at + c.bytes; ++i)
-        words.back() += text[i] >= 'A' && text[i] <= 'Z' ? static_cast<char>(text[i] + ('a' - 'A')) : text[i];
+      for (std::size_t i = at; i < at + c.bytes; ++i) words.back() += ascii_lower(text[i]);
     }
     inside = part && !alone;
     at += c.bytes;

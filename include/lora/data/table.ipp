@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lora/core/config.hpp"
+#include "lora/core/format.hpp"
 #include "lora/data/learning_marks.hpp"
 #include "lora/data/record_reader.hpp"
 #include "lora/data/table.hpp"
@@ -128,8 +129,7 @@ LORA_INLINE io::Json Table::read(const RecordIndex& records, Index record) const
 
 /// A number, or true or false as JSON, Python and spreadsheets write them, else the text.
 LORA_INLINE io::Json mark_of(std::string text) {
-  std::string lower = text;
-  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  const std::string lower = ascii_lower(text);
   if (lower == "true" || lower == "false") return lower == "true";
   const bool is_number =
       text.find_first_not_of("+-.0123456789eE") == text.npos && io::Json::accept(std::string_view(text));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lora/core/config.hpp"
+#include "lora/core/format.hpp"
 #include "lora/io/unpack.hpp"
 
 namespace lora::io {
@@ -66,9 +67,7 @@ LORA_INLINE std::shared_ptr<const MappedFile> map_unpacked(const std::filesystem
 }
 
 LORA_INLINE std::string lower_extension(const std::filesystem::path& path) {
-  std::string extension = path.extension().native();
-  for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return extension;
+  return ascii_lower(path.extension().native());
 }
 
 LORA_INLINE std::filesystem::path unpacked_name(std::filesystem::path path) {

@@ -166,7 +166,7 @@ LORA_INLINE bool read_real(Meter& meter, std::string_view text, double& number) 
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
     if (text[i] == '_' && i > 0 && digit(i - 1) && digit(i + 1)) continue;
-    digits += to_lower(text[i]);
+    digits += ascii_lower(text[i]);
   }
   const auto has_sign = [&] { return digits.starts_with('+') || digits.starts_with('-'); };
   if (digits.starts_with('+')) {

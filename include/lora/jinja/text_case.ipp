@@ -16,7 +16,7 @@ Value in_case(Meter& meter, std::string_view text, IsFirst is_first) {
   std::string out;
   char before = '\0';
   for (const char c : text) {
-    out += is_first(before) ? to_upper(c) : to_lower(c);
+    out += is_first(before) ? to_upper(c) : ascii_lower(c);
     before = c;
   }
   return Value::of(&meter, std::move(out));

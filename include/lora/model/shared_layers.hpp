@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lora/nn/layer_access.hpp"
-#include "lora/nn/param.hpp"
+#include "lora/nn/param_store.hpp"
 
 namespace lora::model {
 

@@ -6,7 +6,7 @@
 
 #include "lora/kernel/low_rank.hpp"
 #include "lora/nn/linear.hpp"
-#include "lora/nn/param.hpp"
+#include "lora/nn/param_store.hpp"
 
 namespace lora::nn {
 

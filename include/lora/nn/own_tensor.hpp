@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lora/kernel/embedding.hpp"
-#include "lora/nn/param.hpp"
+#include "lora/nn/param_store.hpp"
 #include "lora/nn/weight.hpp"
 
 namespace lora::nn {

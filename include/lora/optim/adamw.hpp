@@ -11,7 +11,7 @@
 #include "lora/comm/communicator.hpp"
 #include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/optimizer.hpp"
-#include "lora/nn/param.hpp"
+#include "lora/nn/param_store.hpp"
 #include "lora/optim/exchange.hpp"
 #include "lora/tensor/arena.hpp"
 
@@ -205,8 +205,7 @@ class AdamW {
         f(StateTensor{entry.name + suffix,
                       {entry.rows, cols},
                       dealt.begins,
-                      count == 0 ? View<S, A>()
-                                 : moment->numbers.view().col_slice(dealt.place(slab.shares, shard_.rank), count)});
+                      count == 0 ? View<S, A>() : dealt.part(moment->numbers.view(), slab.shares, shard_.rank)});
     }
   }
   /// Whether ranks share the state, and which of them this is.
@@ -298,9 +297,9 @@ class AdamW {
     const View<S, A> whole = scratch<A>(state_device_, 1, place.size);
     const nn::Dealt dealt(moment.size.shared_out(), place.begin, place.size, shard_.size);
     const auto shares = nn::shares_of(moment.size, shard_.rank, shard_.size);
-    if (const Index count = dealt.count(shard_.rank); count > 0)
-      kernel::convert(state_device_, moment.numbers.view().col_slice(dealt.place(shares, shard_.rank), count),
-                      whole.col_slice(dealt.begins[static_cast<std::size_t>(shard_.rank)], count));
+    if (dealt.count(shard_.rank) > 0)
+      kernel::convert(state_device_, dealt.part(moment.numbers.view(), shares, shard_.rank),
+                      dealt.place(whole, shard_.rank));
     ranks.all_gather_on(state_device_, whole, dealt.begins);
     return whole;
   }

@@ -4,7 +4,7 @@
 
 #include "lora/comm/communicator.hpp"
 #include "lora/kernel/reduce.hpp"
-#include "lora/nn/param.hpp"
+#include "lora/nn/param_store.hpp"
 #include "lora/tensor/arena.hpp"
 
 namespace lora::optim {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lora/core/config.hpp"
+#include "lora/core/format.hpp"
 #include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/unknown_key.hpp"
 
@@ -71,9 +72,7 @@ LORA_INLINE std::string meant(std::string_view given, unsigned commands) {
 namespace lora::settings {
 
 LORA_INLINE bool is_secret(std::string_view name) {
-  std::string small(name);
-  for (char& c : small)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  const std::string small = ascii_lower(std::string(name));
   for (const std::string_view last : {"token", "key", "secret", "password", "url"})
     if (small.ends_with(last)) return true;
   return false;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "lora/core/config.hpp"
+#include "lora/core/format.hpp"
 #include "lora/tokenizer/split.hpp"
 
 namespace lora::tokenizer {
@@ -39,7 +40,7 @@ LORA_INLINE std::size_t WordPattern::end_of_contraction(std::string_view text, s
   const bool any_case = family_ == Family::cl100k;
   const auto letter = [&](std::size_t i) {
     const char c = i < text.size() ? text[i] : '\0';
-    return any_case && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return any_case ? ascii_lower(c) : c;
   };
   const char first = letter(at + 1), second = letter(at + 2);
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;

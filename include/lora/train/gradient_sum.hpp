@@ -10,7 +10,7 @@
 #include "lora/comm/sum_tree.hpp"
 #include "lora/kernel/elementwise.hpp"
 #include "lora/nn/layer_access.hpp"
-#include "lora/nn/param.hpp"
+#include "lora/nn/param_store.hpp"
 
 namespace lora::train {
 

@@ -123,11 +123,11 @@ double sums_memory(const std::vector<nn::GroupSize>& sizes, Index units, int ran
   return static_cast<double>(elements) * sizeof(Accum<T>);
 }
 
-/// Bytes of the largest tensor that trains, or of all that may where `all` says so: ranks that share the optimizer's
-/// state or values out gather one after the other for a checkpoint, and where what trains changes.
+/// Bytes of the largest tensor that trains, or where `trains` is empty of all that may: ranks that share the
+/// optimizer's state or values out gather one after the other for a checkpoint, and where what trains changes.
 template <class T>
-double largest_tensor(const nn::ParamTable& params, const model::Trained& trains, bool all = false) {
-  const auto told = params.told(trains && !all ? trains : model::Trained([](std::string_view) { return true; }));
+double largest_tensor(const nn::ParamTable& params, const model::Trained& trains) {
+  const auto told = params.told(trains ? trains : model::Trained([](std::string_view) { return true; }));
   Index largest = 0;
   for (std::size_t i = 0; i < told.size(); ++i)
     if (const auto& storage = params.storages()[i]; told[i]) largest = std::max(largest, storage.rows * storage.cols);
