@@ -24,6 +24,7 @@
 #include "lora/run/findings.ipp"
 #include "lora/run/fixed_settings.ipp"
 #include "lora/run/folder.ipp"
+#include "lora/run/line_stream.ipp"
 #include "lora/run/log_file.ipp"
 #include "lora/run/memory_use.ipp"
 #include "lora/run/metrics.ipp"

@@ -87,6 +87,41 @@ TEST_CASE("program: train writes the command that repeats it, and a model that a
   CHECK(said.output == answer + "\n");
 }
 
+TEST_CASE("program: train writes its lines to standard output for report_to jsonl, and event files where it says so") {
+  const Subject s;
+  const auto run = [&](const char* name, const char* report_to, const std::string& output = {}) {
+    const auto words = s.words("train", {"--output_dir=" + (s.temp / name).native(), "--max_steps=3", "--val_size=1",
+                                         "--logging_steps=1", std::string("--report_to=") + report_to});
+    return test::run_program(LORA_PROGRAM, words, output);
+  };
+  const auto has_events = [&](const char* name) { return std::filesystem::exists(s.temp / name / "tensorboard"); };
+  const auto lines = [&](const char* name) { return io::read_file(s.temp / name / "trainer_log.jsonl"); };
+  const auto piped = run("piped", "jsonl");
+  CAPTURE(piped.errors);
+  REQUIRE(piped.status == 0);
+  CHECK(piped.output == lines("piped"));
+  CHECK(test::json_lines(piped.output).size() == 4);
+  CHECK_FALSE(has_events("piped"));
+  const auto both = run("both", "tensorboard,jsonl");
+  CHECK(both.output == lines("both"));
+  CHECK(has_events("both"));
+  const auto none = run("none", "none");
+  CHECK(none.status == 0);
+  CHECK(none.output.empty());
+  CHECK_FALSE(has_events("none"));
+  // A full disk behind it ends no run; nothing begins where there is no standard output.
+  const auto full = run("full", "jsonl", "/dev/full");
+  CHECK(full.status == 0);
+  CHECK(test::holds(full.errors, "nobody reads standard output any more (No space left on device)"));
+  CHECK(test::json_lines(lines("full")).size() == 4);
+  const auto closed = test::run_program(
+      concat("sh -c 'exec \"$@\" >&-' sh ", LORA_PROGRAM),
+      s.words("train", {"--output_dir=" + (s.temp / "closed").native(), "--max_steps=3", "--report_to=jsonl"}));
+  CHECK(closed.status == 1);
+  CHECK(test::holds(closed.errors, "key report_to: given jsonl, but standard output is closed"));
+  CHECK_FALSE(std::filesystem::exists(s.temp / "closed" / "trainer_log.jsonl"));
+}
+
 TEST_CASE("program: train repeats itself to the byte from run_config.json") {
   const Subject s;
   const io::Path first = s.temp / "first", second = s.temp / "second";

@@ -137,6 +137,7 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"output_dir", "run", "tem", "TEXT", "", "a text"},
       {"seed", "run", "tgc", "INT", "42", "a whole number, at least 0"},
       {"logging_steps", "run", "t", "INT", "10", "a whole number, at least 1"},
+      {"report_to", "run", "t", "LIST", "tensorboard", "a list of tensorboard, jsonl, none"},
       {"save_steps", "run", "t", "INT", "500", "a whole number, at least 0"},
       {"save_total_limit", "run", "t", "INT", "all", "a whole number, at least 1"},
       {"eval_steps", "run", "t", "INT",

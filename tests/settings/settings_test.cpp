@@ -219,6 +219,7 @@ TEST_CASE("settings: each default is the one that the manual promises") {
       {"gradient_checkpointing", "false"},
       {"seed", "42"},
       {"logging_steps", "10"},
+      {"report_to", "tensorboard"},
       {"save_steps", "500"},
       {"load_best_model_at_end", "false"},
       {"overwrite_output_dir", "false"},

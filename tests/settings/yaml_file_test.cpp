@@ -206,13 +206,12 @@ TEST_CASE("yaml settings: all keys that can't be honoured are named at once, a l
       "r.yaml:4: unknown key learning_rat: given 2; nearest: learning_rate\n"
       "r.yaml:5: unknown key use_dora: given yes; here: not there: LoRA and rsLoRA\n"
       "r.yaml:6: unknown key seed2: given nothing; nearest: seed\n"
-      "r.yaml:7: unknown key report_to: given [tensorboard, wandb]; here: not needed: event files are in "
-      "output_dir/tensorboard\n"
+      "r.yaml:7: key report_to: given wandb, allowed: a list of tensorboard, jsonl, none\n"
       "r.yaml:8: unknown key a\\b: given c\\nd");
   // A value that is not for every eye stays in the file.
   CHECK(said_of("swanlab_api_key: SECRET\nx_token: SECRET\n") ==
-        "r.yaml:1: unknown key swanlab_api_key: here: not there: event files are in output_dir/tensorboard, lines in "
-        "trainer_log.jsonl\nr.yaml:2: unknown key x_token");
+        "r.yaml:1: unknown key swanlab_api_key: here: report_to jsonl, for a program that sends its lines there\n"
+        "r.yaml:2: unknown key x_token");
   CHECK(said_of(std::string(100, 'k') + ": " + std::string(1000, 'v')).size() < 250);
   CHECK(said_of("Hf_Token: SECRET\nmypassword: SECRET\nray_init_kwargs: {a: [{API_KEY: SECRET, b: 1}]}\n") ==
         "r.yaml:1: unknown key Hf_Token\nr.yaml:2: unknown key mypassword\n"
@@ -227,10 +226,11 @@ TEST_CASE("yaml settings: all keys that can't be honoured are named at once, a l
 
 TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway are taken and told") {
   CHECK(note_of("seed: 1").empty());
-  CHECK(note_of("stage: sft\ndo_train: True\nreport_to: [tensorboard]\nflash_attn: fa2\n") ==
-        "r.yaml: nothing to do for stage, do_train, report_to, flash_attn");
-  CHECK(note_of("report_to: []") == "r.yaml: nothing to do for report_to");
-  for (const char* none : {"report_to: [[wandb]]", "flash_attn: []", "stage: [sft]"})
+  CHECK(note_of("stage: sft\ndo_train: True\nsave_safetensors: true\nflash_attn: fa2\n") ==
+        "r.yaml: nothing to do for stage, do_train, save_safetensors, flash_attn");
+  CHECK(config_of("report_to: []").report_to == std::vector<std::string>{"none"});
+  CHECK(config_of("report_to: tensorboard").reports_to("tensorboard"));
+  for (const char* none : {"resize_vocab: [[true]]", "flash_attn: []", "stage: [sft]"})
     CHECK(test::holds(said_of(none), "r.yaml:1: unknown key "));
   CHECK(said_of("flash_attn: {a: 1}") ==
         "r.yaml:1: unknown key flash_attn: given {a: 1}; here: not needed: attention never holds a whole matrix "
@@ -374,7 +374,7 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honoured, or ref
         usual + "overwrite_cache, preprocessing_num_workers, plot_loss; bf16 true is dtype bfloat16");
   CHECK(told_of("qwen3_lora_sft.yaml") ==
         usual +
-            "preprocessing_num_workers, dataloader_num_workers, save_only_model, report_to, plot_loss, eval_strategy; "
+            "preprocessing_num_workers, dataloader_num_workers, save_only_model, plot_loss, eval_strategy; "
             "template qwen3_nothink is template qwen3_instruct_2507; bf16 true is dtype bfloat16");
   CHECK(told_of("qwen2_5_full_sft_ds3.yaml") ==
         "F: nothing to do for stage, do_train, overwrite_cache, flash_attn, enable_liger_kernel, optim, packing; "

@@ -82,6 +82,19 @@ std::vector<double> central_difference(std::span<double> x, const Loss& loss, do
   return gradient;
 }
 
+/// The derivative along a direction, likewise.
+template <class Loss>
+double central_difference_along(std::span<double> x, std::span<const double> direction, const Loss& loss, double step) {
+  const std::vector<double> before(x.begin(), x.end());
+  const auto at = [&](double distance) {
+    for (std::size_t j = 0; j < x.size(); ++j) x[j] = before[j] + distance * direction[j];
+    return static_cast<double>(loss());
+  };
+  const double near = at(step) - at(-step), far = at(2 * step) - at(-2 * step);
+  std::copy(before.begin(), before.end(), x.begin());
+  return (8 * near - far) / (12 * step);
+}
+
 /// ‖actual − expected‖ / ‖expected‖; infinite where the sizes differ or nothing was expected.
 template <class Actual>
 double gradient_error(std::span<Actual> actual, const std::vector<double>& expected) {

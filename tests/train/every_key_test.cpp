@@ -323,6 +323,7 @@ TEST_CASE("every key: none that decides a number of a run is left at its default
                                              "overwrite_output_dir",
                                              "preview",
                                              "profile",
+                                             "report_to",
                                              "resume_from_checkpoint",
                                              "save_total_limit",
                                              "share_prefixes",

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "lora/io/json.hpp"
 #include "support/instantiate.hpp"
 #include "support/quiet.hpp"
+#include "support/thread_ranks.hpp"
 #include "support/workshop.hpp"
 
 namespace proof_training_test {
@@ -19,9 +21,9 @@ using namespace lora::test;
 
 namespace {
 
-/// Takes from the last state what it notes on processors alone: one in `had`, and the checksum of all.
-void forget_threads(std::map<std::string, std::string>& files, std::size_t had) {
-  std::string& text = files.at("checkpoints/checkpoint-5/trainer_state.json");
+/// Takes from a state what it notes on processors alone: one in `had`, and the checksum of all.
+void forget_threads(std::map<std::string, std::string>& files, std::size_t had, Index step = 5) {
+  std::string& text = files.at(concat("checkpoints/checkpoint-", step, "/trainer_state.json"));
   io::Json state = io::parse_json(text, "trainer_state.json");
   CHECK(state.erase("threads") == had);
   CHECK(state.erase("checksum") == 1);
@@ -68,6 +70,34 @@ TEST_CASE(
   CHECK(quiet.said("offload: the layers, "));
   CHECK(quiet.said(" of page-locked memory that holds all of them"));
   expect_same(files_of(shop, config, "second", "optimizer", "params"), cpu);
+}
+
+TEST_CASE("proof training: ranks that share out what trains change it between stages as one process does") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config("cpu");
+  config.finetuning_type = "full";
+  config.lora_rank.reset();
+  config.lora_dropout = 0;
+  config.step_units = 2;
+  config.num_train_epochs = 3;
+  config.stages = {{.until_step = 2, .trainable = {{R"(layers\.1\.)"}}},
+                   {.until_step = 4, .trainable = {{"embed_tokens", R"(layers\.0\.)"}}},
+                   {.until_step = 5}};
+  fine_tune(config);
+  auto cpu = lasting_files(shop.temp / "cpu");
+  for (const Index step : {3, 5}) forget_threads(cpu, 1, step);
+  config.output_dir = (shop.temp / "ranks").native();
+  config.zero_stage = 3;
+  run_ranks<proof::Device>(2, [&](auto& self) {
+    proof::Device dev(1, {.late_sources = true});
+    RunOptions options;
+    options.log = [](log::Level, std::string_view) {};
+    train::TrainingRun<proof::Device, float>(dev, config, inputs::open_source(config), options, &self).run();
+  });
+  auto files = lasting_files(shop.temp / "ranks");
+  for (const Index step : {3, 5}) forget_threads(files, 0, step);
+  expect_same(files, cpu);
 }
 
 TEST_CASE("proof training: what a checkpoint of processors has of threads is not kept on another device") {

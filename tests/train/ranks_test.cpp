@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -242,6 +243,47 @@ TEST_CASE("ranks: with the weights that train shared out the bytes are those of 
   };
   check(float{}, false);
   check(bf16{}, true);
+  if (effort(true, false, "ranks: weights that are shared out in float16")) check(f16{}, false);
+}
+
+TEST_CASE("ranks: a best model that one of them can't read is taken by none of those that share out what trains") {
+  const Quiet quiet;
+  const Workshop shop;
+  for (const bool everywhere : {true, false}) {
+    CAPTURE(everywhere);
+    std::array<int, 2> taken{}, kept{};
+    std::array<std::string, 2> said;
+    run_ranks(2, [&](ThreadRank& self) {
+      const auto at = static_cast<std::size_t>(self.rank());
+      const log::Redirect redirect([&](log::Level, std::string_view text) { said[at] += concat(text, "\n"); });
+      Config config = one_full_step(shop);
+      config.ranks = 2;
+      config.zero_stage = 3;
+      config.load_best_model_at_end = true;
+      if (!everywhere && at == 1) config.output_dir += " of the second";
+      cpu::Device dev(1);
+      const cpu::Threads threads(1);
+      train::Prepared run(threads, config, inputs::open_source(config), RunOptions{});
+      train::Learner<cpu::Device, float> learner(dev, self, run);
+      train::Saving<cpu::Device, float> saving(dev, self, learner.decoder(), run);
+      run::RunState state;
+      state.step = state.best_step = 3;
+      state.last_eval_loss = state.best_eval_loss = state.best_metric = 0.5;
+      saving.checkpoint(state, learner.stepper());
+      self.agree(1);  // until it is there
+      taken[at] = saving.take_best(state).has_value();
+      kept[at] = saving.forget_lost_best(state, true).empty() && state.best_step == 3;
+    });
+    CHECK(taken[0] == everywhere);
+    CHECK(taken[1] == everywhere);
+    CHECK(kept[0] == everywhere);
+    CHECK(kept[1] == everywhere);
+    if (everywhere) continue;
+    const std::string begins = "cannot take the best, step 3's: ";
+    CHECK(said[0].find(begins + "not all ranks can read it; final_model is the last step's\n") != std::string::npos);
+    CHECK(said[1].find(begins) != std::string::npos);
+    CHECK(said[1].find("not all ranks") == std::string::npos);
+  }
 }
 
 TEST_CASE("ranks: answers are not written while ranks gather what trains from each other") {

@@ -97,7 +97,7 @@ TEST_CASE("went back: whatever ends a run that goes back, going on ends with one
       continue;
     CAPTURE(static_cast<int>(fault));
     const bool all = fault == Fault::dies && !full;  // the operations up to the first step are swept in tests/run, too
-    const Index stride = effort<Index>(all ? 1 : 29, 211, "went back: most file operations at which it ends");
+    const Index stride = effort<Index>(all ? 3 : 29, 211, "went back: most file operations at which it ends");
     bool gone_back = false;
     const auto check = [&](Index at, bool) {
       CAPTURE(at);

@@ -2,14 +2,16 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
 #include "lora/run/event.hpp"
-#include "lora/run/metrics.hpp"
 
 namespace lora::run {
+
+/// The event's line in trainer_log.jsonl, with its end; nothing of an event that has none.
+std::optional<std::string> line_of(const Event& event);
 
 /// Logs metrics to trainer_log.jsonl, one line each and unbuffered. A resumed run appends to it; lines after its
 /// checkpoint's step are removed.
@@ -35,8 +37,6 @@ class MetricsLog final : public Sink {
   double elapsed_seconds() const { return elapsed_; }
 
  private:
-  void write_line(const io::Json& json) { lines_.write(io::to_text(json, -1) + "\n"); }
-
   static constexpr const char* file_name = "trainer_log.jsonl";
 
   static io::Path prepare(const io::Path& output_dir, const std::optional<Kept>& kept);

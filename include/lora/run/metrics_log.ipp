@@ -9,11 +9,21 @@
 
 #include "lora/core/config.hpp"
 #include "lora/io/file_system.hpp"
+#include "lora/io/json.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/read_file.hpp"
+#include "lora/run/metrics.hpp"
 #include "lora/run/metrics_log.hpp"
 
 namespace lora::run {
+
+LORA_INLINE std::optional<std::string> line_of(const Event& event) {
+  const auto line = [](const io::Json& json) { return io::to_text(json, -1) + "\n"; };
+  if (const auto* const step = std::get_if<StepEvent>(&event); step != nullptr && step->has_line)
+    return line(to_json(step->metrics));
+  if (const auto* const told = std::get_if<EvaluationEvent>(&event)) return line(to_json(told->evaluation));
+  return std::nullopt;
+}
 
 LORA_INLINE MetricsLog::Kept MetricsLog::kept_through(const io::Path& output_dir, Index step, std::size_t piece_bytes) {
   constexpr std::size_t longest_line = std::size_t{1} << 24;
@@ -41,9 +51,7 @@ LORA_INLINE MetricsLog::MetricsLog(const io::Path& output_dir, const std::option
       lines_(prepare(output_dir, kept), io::FileWriter::Mode::append) {}
 
 LORA_INLINE void MetricsLog::take(const Event& event) {
-  if (const auto* const step = std::get_if<StepEvent>(&event); step != nullptr && step->has_line)
-    write_line(to_json(step->metrics));
-  if (const auto* const told = std::get_if<EvaluationEvent>(&event)) write_line(to_json(told->evaluation));
+  if (const auto line = line_of(event)) lines_.write(*line);
   if (!std::holds_alternative<SavingEvent>(event)) return;
   lines_.sync();  // what is logged must be on the disk before the checkpoint that goes on from there
   io::sync_folder(output_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string>
@@ -137,6 +138,7 @@ struct Config {
   std::string output_dir;
   Index seed = 42;
   Index logging_steps = 10;
+  std::vector<std::string> report_to;  // empty: tensorboard
   Index save_steps = 500;
   std::optional<Index> save_total_limit;
   std::optional<Index> eval_steps;
@@ -192,6 +194,10 @@ struct Config {
 
   Index rank() const { return lora_rank.value_or(8); }
   double alpha() const { return lora_alpha.value_or(2.0 * static_cast<double>(rank())); }
+  bool reports_to(std::string_view place) const {
+    if (report_to.empty()) return place == "tensorboard";
+    return std::find(report_to.begin(), report_to.end(), place) != report_to.end();
+  }
   Index train_batch_size() const { return per_device_train_batch_size.value_or(1); }
   Index sequences_per_step() const { return train_batch_size() * gradient_accumulation_steps * ranks; }
   /// Whether gradients go to the ranks that own them with each micro-batch.

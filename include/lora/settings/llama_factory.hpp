@@ -82,9 +82,7 @@ constexpr ForeignValue llama_factory_values[] = {
     {"logging_strategy", "steps"},
     {"save_only_model", "false"},
     {"save_safetensors", "true"},
-    {"report_to", "[]"},
-    {"report_to", "none"},
-    {"report_to", "tensorboard"},
+    {"report_to", "[]", "report_to", "none"},
     {"use_swanlab", "false"},
     {"push_to_hub", "false"},
     // how it is computed, or told, which changes no result

@@ -185,6 +185,8 @@ LORA_INLINE std::vector<Rule> make_rules() {
                 std::find(c.lora_target.begin(), c.lora_target.end(), "all") != c.lora_target.end();
        },
        "all, or a list of projections"},
+      {refused, train, "report_to", "", [](const Config& c) { return c.report_to.size() > 1 && c.reports_to("none"); },
+       "none, or a list of tensorboard and jsonl"},
 
       {idle, train, "per_device_eval_batch_size", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},
       {idle, train, "max_eval_samples", "", [](const Config& c) { return !c.evaluates(); }, with_evaluation},

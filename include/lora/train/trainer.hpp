@@ -149,7 +149,7 @@ RunResult TrainingRun<D, T>::run() {
   if (!writes()) own_log.emplace(output, comm_.rank(), from.checkpoint.has_value());
   std::optional<Output> written;
   if (writes())
-    written.emplace(output, from.checkpoint.has_value(), prepared_.plan.total(), from.first,
+    written.emplace(config, output, from.checkpoint.has_value(), prepared_.plan.total(), from.first,
                     draws_bar(prepared_.options));
   say_beginning(from);
   if (written) written->begin(from.kept);
@@ -203,6 +203,7 @@ typename TrainingRun<D, T>::Beginning TrainingRun<D, T>::begin() {
   from.first = from.checkpoint ? from.checkpoint->state.step : 0;
   const bool stays = from.checkpoint && stays_ended(from.checkpoint->state, prepared_.config);
   from.end = stays ? from.first : prepared_.plan.total();
+  if (writes()) Output::expect_writable(prepared_.config);
   if (writes() && from.first < from.end) io::expect_room(prepared_.output, saving_.checkpoint_bytes(), "a checkpoint");
   if (from.checkpoint) restore(*from.checkpoint);
   if (prepared_.data.evaluates() && (from.first < from.end || state_.evaluation_due))
