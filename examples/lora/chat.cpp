@@ -54,7 +54,7 @@ constexpr CommandOfChat commands_of_chat[] = {
     {"/clear", "", "forgets all turns but the system prompt"},
     {"/retry", "", "answers the last message again"},
     {"/save", "FILE", "writes the conversation into a new file, as a record of train's"},
-    {"/system", "TEXT", "sets the system prompt; without a text, tells it"},
+    {"/system", "TEXT", "sets the system prompt, none: the template's own; without a text, tells it"},
     {"/help", "", "lists these"},
     {"/exit", "", "ends, as Ctrl-D does"},
 };
@@ -183,7 +183,7 @@ class Chat {
       for (const CommandOfChat& one : commands_of_chat)
         log::info(one.name, one.takes.empty() ? "" : " ", one.takes, ": ", one.does);
     } else if (name == "/system") {
-      if (!text.empty()) return transcript.set_system(std::move(text));
+      if (!text.empty()) return transcript.set_system(text == "none" ? "" : std::move(text));
       log::info("system prompt: ", transcript.system().empty() ? "none of its own" : printable(transcript.system()));
     } else if (name == "/save") {
       save(text);

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "commands.hpp"
+#include "lora/core/error.hpp"
 #include "lora/report/page.hpp"
 #include "lora/settings/settings.hpp"
 #include "standard_output.hpp"
@@ -10,7 +11,11 @@ int run_report(Request& request) {
   using namespace lora;
   const settings::Config& config = request.config;
   std::vector<lora::report::RunRecord> runs;
-  for (const std::string& folder : config.runs) runs.push_back(lora::report::read_run(folder));
+  for (const std::string& folder : config.runs) {
+    runs.push_back(lora::report::read_run(folder));
+    if (runs.back().curves.empty())  // an earlier page may show more
+      lora::fail<lora::FormatError>(folder, ": trainer_log.jsonl is not there or has no line yet; expected a step's");
+  }
   const io::Path own = config.runs[0];
   const io::Path page = config.output_file.empty() ? own / lora::report::page_file : io::Path(config.output_file);
   lora::report::write_page(page, lora::report::page_of(runs, settings::to_json({}, settings::train_command)));

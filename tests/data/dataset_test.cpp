@@ -227,6 +227,14 @@ TEST_CASE("dataset: empty and foreign files") {
   CHECK(OneFile("", "d.txt").error() == "d.txt: the file has no records");
   CHECK(OneFile("id,text\n").error() ==
         "d.jsonl: neither JSON records nor a file called .csv, .tsv or .txt; it begins with i");
+  CHECK(OneFile("PK\x03\x04..", "d.xlsx").error().starts_with("d.xlsx: a zip archive, "));
+  CHECK(OneFile("\xFD"
+                "7zXZ",
+                "d.jsonl.xz")
+            .error()
+            .starts_with("d.jsonl.xz: packed by xz; "));
+  CHECK(OneFile("BZh9", "d.bz2").error().starts_with("d.bz2: packed by bzip2; "));
+  CHECK(OneFile("<!DOCTYPE html>\n", "d.jsonl").error().starts_with("d.jsonl: a web page, "));
   CHECK(OneFile("PAR1\x15", "d.parquet").error().starts_with("d.parquet: a Parquet file; expected JSON records: "));
   const std::vector<std::string> missing{"/does/not/exist.json"};
   CHECK_THROWS_AS(Dataset::open(missing), IoError);

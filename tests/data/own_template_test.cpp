@@ -182,6 +182,44 @@ TEST_CASE("own_template: what a next turn begins with is no end of an answer") {
   CHECK(marked(once.render(std::span(talk).first(2))) == "<|user|>\nQ\n<|assistant|>\n⟦A\n</s>⟧");
 }
 
+TEST_CASE("own_template: what is said by others than the assistant is not left out in silence") {
+  const std::string users_alone =
+      "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content | trim }} [/INST]"
+      "{% elif m.role == 'assistant' %}{{ m.content }}</s>{% endif %}{% endfor %}";
+  const ChatTemplate own = interpreted(users_alone);
+  const auto refusal = [&](const std::vector<Message>& messages, bool prompt = false) {
+    data::RenderOptions options;
+    options.add_generation_prompt = prompt;
+    return test::message_of<FormatError>([&] { (void)own.render(messages, options); });
+  };
+  const std::string expected = "; expected records without such turns, or a template that writes them";
+  const Message question{"user", "Weather in Oslo?"}, answer{"assistant", "I look it up."};
+  CHECK(refusal({{"system", "Be brief."}, question}, true) ==
+        "the template leaves out what turn 1 says, which is the system's" + expected);
+  CHECK(refusal({question, answer, {"tool", "3 degrees, rain"}, {"assistant", "3 degrees and rain."}}) ==
+        "the template leaves out what turn 3 says, which is the tool" + expected);
+  // Whether it stands there for another reason, or is long.
+  CHECK(refusal({{"system", "INST"}, question}, true).starts_with("the template leaves out what turn 1 says"));
+  CHECK(refusal({{"system", std::string(100, 'x')}, question}, true).starts_with("the template leaves out"));
+  // What is nothing, or is written otherwise, is there.
+  CHECK_NOTHROW((void)own.render(std::vector<Message>{{"system", " \n"}, {"user", "  Hi\n"}, answer}, {}));
+  const std::string shouts = "{% for m in messages %}{{ m.content | upper }}</s>{% endfor %}";
+  CHECK_NOTHROW(
+      (void)interpreted(shouts).render(std::vector<Message>{{"user", std::string(100, 'x')}, {"assistant", "Y"}}, {}));
+  // It may look at what is said.
+  const std::string particular =
+      "{% for m in messages %}{% if m.role == 'user' and 'please' not in m.content and m.content != 'A question.' %}"
+      "{{ raise_exception('no') }}{% endif %}{{ m.content if m.role == 'assistant' }}</s>{% endfor %}";
+  CHECK_NOTHROW((void)interpreted(particular).render(std::vector<Message>{{"user", "please"}, answer}, {}));
+}
+
+TEST_CASE("own_template: a template may ask for the case of what is said, as far as that is known") {
+  const ChatTemplate own =
+      interpreted("{% for m in messages %}{{ m.content }}{{ '!' if 'sorry' in m.content | lower }}</s>{% endfor %}");
+  CHECK(marked(own.render(std::vector<Message>{{"user", "你好"}, {"assistant", "Sorry“。"}}, {})) ==
+        "你好</s>⟦Sorry“。!</s>⟧");
+}
+
 TEST_CASE("own_template: thoughts go where they are not wanted, and are not lost where they are") {
   const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "<think>\nso\n</think>\n\nA"}};
   const auto qwen3 = interpreted(io::read_file(test::template_data("qwen3.jinja")));

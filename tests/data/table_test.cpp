@@ -134,6 +134,38 @@ TEST_CASE("table: columns and tags say what its columns and roles are called, an
   const auto indexed = table(",text\n0,T\n").open();  // pandas' index
   CHECK(indexed[0].text == "T");
   CHECK(indexed.take_unused_fields() == std::vector<std::string>{"Unnamed: 0"});
+  const OneFile twice_indexed = table(",Unnamed: 0,text\n0,0,T\n");
+  const data::Dataset twice = twice_indexed.open();
+  CHECK(twice[0].text == "T");
+  CHECK(twice.take_unused_fields() == std::vector<std::string>{"Unnamed: 0", "Unnamed: 0.1"});
+}
+
+TEST_CASE("table: what spreadsheets leave around one is no part of it") {
+  // Columns and rows in which something stood.
+  const data::Dataset records = table("prompt,completion,,\nP,C,,\n,,,\nQ,D\n,\n").open();
+  CHECK(records.size() == 2);
+  CHECK(turns_of(records[1]) == "user=Q|assistant=D|");
+  CHECK(table("text\n\"\"\nT\n").open().size() == 2);  // of a single column an empty cell is a text, or a mistake
+  // What separates the columns, in a line of its own.
+  for (const std::string line : {"sep=;\n", "sep=;\r\n", "sep=;\r"}) {
+    const auto said = table(line + "prompt;completion\nP, p;C\n");
+    CHECK(turns_of(said.first()) == "user=P, p|assistant=C|");
+    CHECK(said.first().where.ends_with("d.csv:3"));
+  }
+  CHECK(table("sep=;\n").error() == "d.csv: the file has no records");
+  CHECK(table("sep=x\nT\n").error().starts_with("d.csv:2: a record with the keys sep=x; "));
+}
+
+TEST_CASE("table: TRL's lists of messages are those of JSON in a cell") {
+  const std::string prompt = R"("[{""role"": ""user"", ""content"": ""P""}]")",
+                    completion = R"("[{""role"": ""assistant"", ""content"": ""C""}]")";
+  CHECK(turns_of(table("prompt,completion\n" + prompt + "," + completion + "\n").first()) == "user=P|assistant=C|");
+  CHECK(table("prompt,completion\n\"[{'role': 'user', 'content': 'P'}]\",C\n")
+            .error()
+            .ends_with("; JSON has double quotes"));
+  CHECK(table("prompt,completion\n" + prompt + ",C\n").error().find("\"completion\" is no list of turns") !=
+        std::string::npos);
+  CHECK(turns_of(table("prompt,completion\n[{x: 1}],[{\n").first()) == "user=[{x: 1}]|assistant=[{|");
 }
 
 TEST_CASE("table: what is no table is told with file, line and column") {
@@ -145,7 +177,10 @@ TEST_CASE("table: what is no table is told with file, line and column") {
         "d.csv:3:3: a row of 3 cells, expected 2, as many as the first row names; what holds a separator stands in "
         "quotes");
   CHECK(table("text,a,text\nT,1,2\n").error() == "d.csv:1:8: column 3 is called \"text\", as column 1 is");
-  CHECK(table("text,a,\nT,1,2\n").error() == "d.csv:1:8: column 3 has no name");
+  CHECK(table("text,a,\nT,1,2\n").error() ==
+        "d.csv:2:5: a row of 3 cells, expected 2, as many as the first row names; what holds a separator stands in "
+        "quotes");
+  CHECK(table("text,,a\nT,1,2\n").error() == "d.csv:1:6: column 2 has no name");
   CHECK(table("\"\"\nT\n").error() == "d.csv:1:1: column 1 has no name");
   CHECK(table("1+1?,2\n2+2?,4\n").error() ==
         "d.csv:2: a record with the keys 1+1?, 2; expected instruction and output, messages, conversations, prompt and "

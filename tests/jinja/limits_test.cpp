@@ -166,7 +166,7 @@ TEST_CASE("jinja limits: errors name line and column, and what was found") {
   CHECK(outcome("{{ 99999999999999999999 }}") == "t:1:4: the number 99999999999999999999; expected one of 64 bits");
   CHECK(outcome("{{ 9223372036854775807 + 1 }}") == "t:1:24: integers beyond 64 bits are not supported");
   CHECK(outcome("{{ 2 ** 63 }}") == "t:1:6: integers beyond 64 bits are not supported");
-  CHECK(outcome("{{ 'é'.upper() }}") == "t:1:8: upper and lower case of characters beyond ASCII are not supported");
+  CHECK(outcome("{{ 'é'.upper() }}") == "t:1:8: upper and lower case of letters beyond ASCII are not supported");
   CHECK(outcome("{{ 'a' % 1 }}") == "t:1:8: formatting a text by % is not supported");
   CHECK(outcome("{{ '<' + ('a' | safe) }}") ==
         "t:1:8: what safe and escape give can be written, or joined with ~, but not used with +");

@@ -226,7 +226,7 @@ TEST_CASE("decoder: every gradient, of adapters and of the model's own tensors, 
       const auto values = elements(complex.params[p].value);
       const std::span<const double> gradient = elements(real.params[p].grad);
       // A wrong element shows along any direction that is not made for it; each of its own says which.
-      for (const std::uint64_t key : {1, 2}) {
+      for (const std::uint64_t key : {1u, 2u}) {
         const auto direction = random_direction(values.size(), mix_key(p, key));
         CHECK(std::fabs(complex_step_along(values, direction, complex_loss) - dot(gradient, direction)) <
               1e-12 * std::sqrt(dot(gradient, gradient)));
@@ -255,7 +255,7 @@ TEST_CASE("decoder: the gradient equals the central difference of the training l
     for (std::size_t p = 0; p < real.params.size();
          p += test::effort<std::size_t>(1, 5, "gradient: four of five tensors")) {
       CAPTURE(real.params[p].name);
-      for (const std::uint64_t key : {3, 4}) {
+      for (const std::uint64_t key : {3u, 4u}) {
         const auto direction = random_direction(gradients[p].size(), mix_key(p, key));
         const double expected = central_difference_along(
             elements(real.params[p].value), direction, [&] { return real.loss(); }, 2e-4);

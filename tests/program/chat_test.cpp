@@ -92,6 +92,7 @@ TEST_CASE("program: chat's commands clear, retry, save, set the system prompt an
   CHECK(s.kind("Hi\n/exit\nHi\n").output == hello);
   CHECK(test::holds(s.kind("/help\n").errors, "/save FILE: "));
   CHECK(last_line(s.kind("/system\n").errors) == "system prompt: Be kind.");
+  CHECK(last_line(s.kind("/system none\n/system\n").errors) == "system prompt: none of its own");
   const std::string file = (s.temp / "talk.jsonl").native();
   const auto saved = s.kind("Hi\n/save " + file + "\n");
   CHECK(last_line(saved.errors) == "saved as " + file + ": 3 messages");
@@ -182,7 +183,7 @@ TEST_CASE("program: chat's commands say what they do, each its own, with nothing
         "/clear: forgets all turns but the system prompt\n"
         "/retry: answers the last message again\n"
         "/save FILE: writes the conversation into a new file, as a record of train's\n"
-        "/system TEXT: sets the system prompt; without a text, tells it\n"
+        "/system TEXT: sets the system prompt, none: the template's own; without a text, tells it\n"
         "/help: lists these\n"
         "/exit: ends, as Ctrl-D does\n");
   CHECK(said("/system\n/system  a \x1B b  \n/system  \n") ==

@@ -86,6 +86,12 @@ TEST_CASE("report: what is no run, or would be written over, is refused in a lin
   CHECK(report({"a", "--nonsense"}).errors.find("unknown key --nonsense") != std::string::npos);
   io::create_folders(temp / "run");
   io::write_json(temp / "run" / "run_config.json", io::Json::object());
+  // A page that is there may show more.
+  io::write_file(temp / "run" / "report.html", std::string_view("a page"));
+  const std::string no_lines = ": trainer_log.jsonl is not there or has no line yet; expected a step's";
+  refused({(temp / "run").native()}, 1, (temp / "run").native() + no_lines);
+  CHECK(io::read_file(temp / "run" / "report.html") == "a page");
+  io::write_file(temp / "run" / "trainer_log.jsonl", std::string_view("{\"step\": 1, \"loss\": 2.5}\n"));
   io::write_file(temp / "mine.html", std::string_view("mine"));
   refused({(temp / "run").native(), "--output_file=" + (temp / "mine.html").native()}, 1,
           (temp / "mine.html").native() + " is there and no report of lora, so it is left alone; move it away");

@@ -506,6 +506,18 @@ namespace({"a": 1}, b=2).b
 namespace(a=1).b
 namespace(a=1) is mapping
 text | upper | lower | title
+"a中b “don’t” ㄅx 한글y z　w" | title
+"a中b “don’t” ㄅx 한글y z　w".title()
+"a中b “don’t” ㄅx 한글y z　w" | upper
+"X中Ab “DON’T”" | lower
+"中aBC" | capitalize
+"中".isdigit()
+"1中".isdigit()
+"中文" | int
+"中文" | float
+"中文" is lower
+"中a" is lower
+"中A" is upper
 "a,b;c" | replace(",", ";") | upper
 bos_token + "x"
 ["x"] is string

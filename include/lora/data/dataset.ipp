@@ -243,6 +243,18 @@ LORA_INLINE void Dataset::fail_unknown(const std::string& name, std::string_view
   if (text.starts_with("PAR1"))
     fail<FormatError>(name, ": a Parquet file; expected JSON records: in Python, ",
                       "datasets.Dataset.from_parquet(NAME).to_json('NAME.jsonl') writes them");
+  constexpr std::pair<std::string_view, std::string_view> packed[] = {
+      {"PK\x03\x04",
+       "a zip archive, as .xlsx files are one too; expected the file that is in it, of a spreadsheet saved as "
+       "CSV UTF-8"},
+      {"\xFD"
+       "7zXZ",
+       "packed by xz; expected it unpacked, or packed by gzip or Zstandard"},
+      {"BZh", "packed by bzip2; expected it unpacked, or packed by gzip or Zstandard"},
+      {"<!DOCTYPE", "a web page, as a download gives that was refused; expected the file itself"},
+      {"<html", "a web page, as a download gives that was refused; expected the file itself"}};
+  for (const auto& [begin, what] : packed)
+    if (text.starts_with(begin)) fail<FormatError>(name, ": ", what);
   fail<FormatError>(name, ": neither JSON records nor a file called .csv, .tsv or .txt; it begins with ", first);
 }
 

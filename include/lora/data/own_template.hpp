@@ -51,6 +51,9 @@ class OwnTemplate {
   std::size_t end_of(std::span<const Message> messages, const RenderOptions& options, std::size_t turn,
                      std::string_view text, std::size_t begin) const;
 
+  /// Throws   FormatError where the text has nothing of what another than the assistant says
+  void expect_all_said(std::span<const Message> messages, const RenderOptions& options, std::string_view text) const;
+
   /// Throws   FormatError where the last answer would lose its reasoning
   void expect_thoughts(const Message& last) const;
 

@@ -237,6 +237,30 @@ LORA_INLINE std::size_t OwnTemplate::end_of(std::span<const Message> messages, c
                     " ends in what the template writes can't be told: ", "no special token stands behind it");
 }
 
+LORA_INLINE void OwnTemplate::expect_all_said(std::span<const Message> messages, const RenderOptions& options,
+                                              std::string_view text) const {
+  for (std::size_t turn = 0; turn < messages.size(); ++turn) {
+    const Message& message = messages[turn];
+    const std::string_view said = strip(message.content);
+    if (message.role == "assistant" || said.empty()) continue;
+    // Short words may stand there for another reason.
+    constexpr std::size_t short_words = 24;
+    if (said.size() > short_words && text.find(said) != text.npos) continue;
+    std::vector<Message> turns(messages.begin(), messages.end());
+    turns[turn].content = stand_in(text);
+    std::string other;
+    try {
+      other = write(turns, options);
+    } catch (const FormatError&) {
+      continue;  // it looks at what is said
+    }
+    if (other == text)
+      fail<FormatError>("the template leaves out what turn ", turn + 1, " says, which is the ", message.role,
+                        message.role == "system" || message.role == "user" ? "'s" : "", "; expected records without ",
+                        "such turns, or a template that writes them");
+  }
+}
+
 LORA_INLINE void OwnTemplate::expect_thoughts(const Message& last) const {
   const bool thinks = last.reasoning ? !last.reasoning->empty() : strip_left(last.content).starts_with("<think>");
   if (loses_thoughts_ && thinks && last.learnt)
@@ -247,6 +271,7 @@ LORA_INLINE void OwnTemplate::expect_thoughts(const Message& last) const {
 
 LORA_INLINE Rendering OwnTemplate::render(std::span<const Message> messages, const RenderOptions& options) const {
   Rendering out{write(messages, options)};
+  expect_all_said(messages, options, out.text);
   if (options.add_generation_prompt) return out;
   for (std::size_t turn = 0; turn < messages.size(); ++turn) {
     if (messages[turn].role != "assistant") continue;

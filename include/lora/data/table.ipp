@@ -59,18 +59,33 @@ LORA_INLINE void expect_utf8(const io::CsvRows& row, std::string_view text, cons
   fail<FormatError>(row.place_of(row.begin() + invalid), ": invalid UTF-8; of a spreadsheet, save it as CSV UTF-8");
 }
 
+/// The bytes of a first line that only says what separates the columns, as Excel reads and writes it: sep=;
+LORA_INLINE std::size_t separator_line(std::string_view text) {
+  if (!text.starts_with("sep=") || text.size() < 6 || std::string_view(",;\t").find(text[4]) == text.npos) return 0;
+  if (text.substr(5).starts_with("\r\n")) return 7;
+  return text[5] == '\n' || text[5] == '\r' ? 6 : 0;
+}
+
 LORA_INLINE Table::Table(std::string_view text, const std::string& name) : text_(text), name_(name) {
-  separator_ = io::lower_extension(io::unpacked_name(name)) == ".tsv" ? '\t' : separator_of(text, name);
-  io::CsvRows row(text, name, separator_);
-  row.next();
+  const std::size_t begin = separator_line(text);
+  separator_ = begin > 0                                                ? text[4]
+               : io::lower_extension(io::unpacked_name(name)) == ".tsv" ? '\t'
+                                                                        : separator_of(text, name);
+  io::CsvRows row(text, name, separator_, io::CsvRows::Cells::kept, begin, begin > 0 ? 2 : 1);
+  if (!row.next()) fail<FormatError>(name, ": the file has no records");
   expect_utf8(row, text, name);
   header_ = concat(std::string(1, separator_), text.substr(row.begin(), row.end() - row.begin()));
   rows_ = row.next_begin();
   line_ = row.next_line();
   columns_ = std::move(row.cells());
+  while (columns_.size() > 1 && columns_.back().empty()) columns_.pop_back();  // of a spreadsheet, where something was
+  if (columns_.size() > 1 && columns_.front().empty()) {                       // of pandas, for its index
+    columns_.front() = "Unnamed: 0";
+    while (std::find(columns_.begin() + 1, columns_.end(), columns_.front()) != columns_.end())
+      columns_.front() += ".1";  // for the index of an index, likewise
+  }
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const auto place = [&] { return row.place_of(row.begin_of(static_cast<Index>(i))); };
-    if (columns_[i].empty() && i == 0 && columns_.size() > 1) columns_[i] = "Unnamed: 0";  // of pandas, for its index
     if (columns_[i].empty()) fail<FormatError>(place(), ": column ", i + 1, " has no name");
     const auto twin = std::find(columns_.begin(), columns_.begin() + static_cast<std::ptrdiff_t>(i), columns_[i]);
     if (twin != columns_.begin() + static_cast<std::ptrdiff_t>(i))
@@ -95,8 +110,13 @@ LORA_INLINE RecordIndex Table::find_rows(const io::MappedFile& file) const {
   RecordIndex records(RecordLayout::rows);
   io::CsvRows row(text_, name_, separator_, io::CsvRows::Cells::counted, rows_, line_);
   const Index columns = std::ssize(columns_);
+  // Of a spreadsheet, in which something stood there.
+  const auto is_empty_from = [&](std::size_t at) {
+    return text_.substr(at, row.end() - at).find_first_not_of(separator_) == std::string_view::npos;
+  };
   for (std::size_t before = rows_; row.next(); before = row.next_begin()) {
-    if (row.count() > columns)
+    if (row.count() > 1 && is_empty_from(row.begin())) continue;
+    if (row.count() > columns && !is_empty_from(row.begin_of(columns)))
       fail<FormatError>(row.place_of(row.begin_of(columns)), ": a row of ", row.count(), " cells, expected ", columns,
                         ", as many as the first row names; what holds a separator stands in quotes");
     if (row.count() < columns)
@@ -118,7 +138,7 @@ LORA_INLINE std::string_view Table::bytes(const RecordIndex& records, Index reco
 
 LORA_INLINE io::Json Table::read(const RecordIndex& records, Index record) const {
   io::CsvRows row(text_, name_, separator_, io::CsvRows::Cells::kept, records.begin(record), records.line(record));
-  if (!row.next() || row.count() != std::ssize(columns_))
+  if (!row.next() || row.count() < std::ssize(columns_))
     fail<FormatError>(name_, ": the file was changed while it was read");
   expect_utf8(row, text_, name_);
   io::Json json = io::Json::object();
@@ -146,6 +166,13 @@ LORA_INLINE RecordReader kind_of_cells(const io::Json& record, const std::string
   }
 }
 
+/// Whether a text is a list of turns, as JSON has it or as Python shows it, of which only the former can be read.
+LORA_INLINE bool shows_turns(std::string_view text) {
+  if (!text.starts_with("[{")) return false;
+  const std::string_view first = text.substr(2, text.find(':') - std::min(text.find(':'), std::size_t{2}));
+  return first == "\"role\"" || first == "\"content\"" || first == "'role'" || first == "'content'";
+}
+
 LORA_INLINE void read_cells(io::Json& record, const std::string& where, const DatasetOptions& options) {
   const RecordReader reader = kind_of_cells(record, where, options);
   for (auto& [name, value] : record.get_ref<io::Json::object_t&>()) {
@@ -153,7 +180,8 @@ LORA_INLINE void read_cells(io::Json& record, const std::string& where, const Da
     auto& text = value.get_ref<std::string&>();
     const bool is_class = name == options.label_field;
     const bool is_list = reader.reads(name) && (name == "messages" || name == "conversations" || name == "input_ids" ||
-                                                name == "labels" || name == "attention_mask" || name == "history");
+                                                name == "labels" || name == "attention_mask" || name == "history" ||
+                                                ((name == "prompt" || name == "completion") && shows_turns(text)));
     const bool is_mark = (is_learning_mark(name) || name == "label" || name == "kto_tag") && !reader.has_meaning(name);
     if (text.empty() && (is_class || is_mark || (is_list && !reader.identifies(name)))) {
       value = nullptr;

@@ -161,7 +161,7 @@ LORA_INLINE Value filter_last(Meter& meter, const Value& value, Given) {
 /// A number as Python's float() reads it; false if it is none.
 LORA_INLINE bool read_real(Meter& meter, std::string_view text, double& number) {
   text = strip(text);
-  if (!is_ascii(text)) meter.fail("a number with characters beyond ASCII is not supported");
+  if (!has_known_case(text)) meter.fail("a number with letters or digits beyond ASCII is not supported");
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto digit = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
@@ -534,7 +534,7 @@ constexpr Filter filter_table[] = {
 /// Whether a text has letters, and all are of this case.
 LORA_INLINE bool all_in_case(Meter& meter, const Value& value, bool (*is)(char), bool (*is_other)(char)) {
   const Value text = as_text(meter, value);
-  if (!is_ascii(text.text())) meter.fail("the case of characters beyond ASCII is not supported");
+  if (!has_known_case(text.text())) meter.fail("the case of letters beyond ASCII is not supported");
   return std::any_of(text.text().begin(), text.text().end(), is) &&
          std::none_of(text.text().begin(), text.text().end(), is_other);
 }

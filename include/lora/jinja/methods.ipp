@@ -371,7 +371,8 @@ LORA_INLINE Value call_text(Meter& meter, Method method, const std::string& self
       return text_value(meter, text.ends_with(suffix) ? text.substr(0, text.size() - suffix.size()) : text);
     }
     case Method::isdigit:
-      if (!is_ascii(text)) meter.fail("isdigit of a text with characters beyond ASCII is not supported");
+      if (!has_known_case(text))
+        meter.fail("isdigit of a text with letters or digits beyond ASCII is not supported");
       return Value::of(!text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; }));
     default:
       return Value::of(!text.empty() && strip_left(text).empty());  // isspace

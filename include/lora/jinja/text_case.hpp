@@ -4,8 +4,7 @@
 
 #include "lora/jinja/value.hpp"
 
-// Upper and lower case, of ASCII: of other characters it would take Unicode's tables, and a text that has some is
-// refused.
+// Upper and lower case, of ASCII: of other letters it would take Unicode's tables, and a text that has some is refused.
 
 namespace lora::jinja {
 
@@ -16,6 +15,10 @@ inline bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 inline char to_upper(char c) { return is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c; }
 
 }  // namespace detail
+
+/// Whether a text has, beside ASCII, only characters that are no letters with a case, nor digits: punctuation, and
+/// those of Chinese, Japanese and Korean texts.
+bool has_known_case(std::string_view text);
 
 Value upper(Meter& meter, std::string_view text);
 Value lower(Meter& meter, std::string_view text);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -9,15 +12,24 @@
 
 namespace lora::jinja::detail {
 
-/// `is_first(before)`: whether the letter behind this character becomes upper case; 0 is before the first.
+/// `is_first(before)`: whether the letter behind this character becomes upper case; 0 is before the first, and DEL
+/// stands for one without case beyond ASCII.
 template <class IsFirst>
 Value in_case(Meter& meter, std::string_view text, IsFirst is_first) {
-  if (!is_ascii(text)) meter.fail("upper and lower case of characters beyond ASCII are not supported");
+  if (!has_known_case(text)) meter.fail("upper and lower case of letters beyond ASCII are not supported");
   std::string out;
   char before = '\0';
-  for (const char c : text) {
-    out += is_first(before) ? to_upper(c) : ascii_lower(c);
-    before = c;
+  for (std::size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    bytes = bytes_at(text, at);
+    const bool first = is_first(before);
+    if (is_ascii(text.substr(at, bytes))) {
+      const char c = text[at];
+      out += first ? to_upper(c) : ascii_lower(c);
+      before = c;
+    } else {
+      out += text.substr(at, bytes);
+      before = white_space_at(text, at) > 0 ? ' ' : '\x7F';
+    }
   }
   return Value::of(&meter, std::move(out));
 }
@@ -25,6 +37,28 @@ Value in_case(Meter& meter, std::string_view text, IsFirst is_first) {
 }  // namespace lora::jinja::detail
 
 namespace lora::jinja {
+
+LORA_INLINE bool has_known_case(std::string_view text) {
+  constexpr std::pair<char32_t, char32_t> others[] = {
+      {0x2000, 0x206F},    // punctuation
+      {0x3000, 0x31FF},    // of Chinese and Japanese texts, and kana
+      {0x3400, 0x9FFF},    // Chinese characters
+      {0xAC00, 0xD7A3},    // Hangul
+      {0xE000, 0xF8FF},    // for private use
+      {0xFF01, 0xFF0F},    // wide punctuation
+      {0xFF1A, 0xFF20},    //
+      {0x20000, 0x3FFFF},  // more Chinese characters
+  };
+  for (std::size_t at = 0, bytes = 0; at < text.size(); at += bytes) {
+    bytes = bytes_at(text, at);
+    if (is_ascii(text.substr(at, bytes))) continue;
+    const char32_t c = code_point(text, at, bytes);
+    if (std::none_of(std::begin(others), std::end(others),
+                     [c](const auto& range) { return c >= range.first && c <= range.second; }))
+      return false;
+  }
+  return true;
+}
 
 LORA_INLINE Value upper(Meter& meter, std::string_view text) {
   return detail::in_case(meter, text, [](char) { return true; });
