@@ -149,8 +149,8 @@ void read_config_file(Config& config, const std::string& path, Command command, 
       fail<ConfigError>("given '", word, "', allowed: --", std::string_view(name), " ",
                         std::string_view(word).substr(name.size() + 1));
     fail<ConfigError>("given '", is_secret(name) && name.size() < word.size() ? name + "=..." : word,
-                      "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-                      "--config, or a name that ends in .json, .yaml or .yml");
+                      "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, several files "
+                      "have commas between them, keys of a file --config or a name that ends in .json, .yaml or .yml");
   }
   refuse_unknown({}, unknown, command, concat("'lora ", name_of(command), " --help'"));
 }

@@ -195,11 +195,11 @@ TEST_CASE("own_template: what is said by others than the assistant is not left o
   const std::string expected = "; expected records without such turns, or a template that writes them";
   const Message question{"user", "Weather in Oslo?"}, answer{"assistant", "I look it up."};
   CHECK(refusal({{"system", "Be brief."}, question}, true) ==
-        "the template leaves out what turn 1 says, which is the system's" + expected);
+        "the template leaves out turn 1, which has the role system" + expected);
   CHECK(refusal({question, answer, {"tool", "3 degrees, rain"}, {"assistant", "3 degrees and rain."}}) ==
-        "the template leaves out what turn 3 says, which is the tool" + expected);
+        "the template leaves out turn 3, which has the role tool" + expected);
   // Whether it stands there for another reason, or is long.
-  CHECK(refusal({{"system", "INST"}, question}, true).starts_with("the template leaves out what turn 1 says"));
+  CHECK(refusal({{"system", "INST"}, question}, true).starts_with("the template leaves out turn 1, "));
   CHECK(refusal({{"system", std::string(100, 'x')}, question}, true).starts_with("the template leaves out"));
   // What is nothing, or is written otherwise, is there.
   CHECK_NOTHROW((void)own.render(std::vector<Message>{{"system", " \n"}, {"user", "  Hi\n"}, answer}, {}));

@@ -152,19 +152,19 @@ TEST_CASE("program: a wrong word is refused with the whole of what is allowed, a
   for (const char* word : {"-0", "-5", "-9", "-", "help", "a b"})
     refused({"train", word},
             concat("given '", word,
-                   "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-                   "--config, or a name that ends in .json, .yaml or .yml"));
+                   "', allowed: keys as --key value or --key=value; a text with spaces needs quotes, several files "
+                   "have commas between them, keys of a file --config or a name that ends in .json, .yaml or .yml"));
   refused({"train", "--foo", "-9", "--bar", "-0.5", "-x", "--y="},
           "unknown keys --foo (given -9), --bar (given -0.5), -x, --y; allowed: the keys of 'lora train --help'");
   for (const char* command : {"train", "eval"})
     refused({command, "two", "words"},
-            "given 'two', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-            "--config, or a name that ends in .json, .yaml or .yml");
+            "given 'two', allowed: keys as --key value or --key=value; a text with spaces needs quotes, several files "
+            "have commas between them, keys of a file --config or a name that ends in .json, .yaml or .yml");
   refused({"--model_name_or_path", "m", "train", "--seed", "1"},
           "given '--model_name_or_path' before the command; allowed: lora train with its keys behind it");
   refused({"train", "--", "foo"},
-          "given 'foo', allowed: keys as --key value or --key=value; a text with spaces needs quotes, a file of keys "
-          "--config, or a name that ends in .json, .yaml or .yml");
+          "given 'foo', allowed: keys as --key value or --key=value; a text with spaces needs quotes, several files "
+          "have commas between them, keys of a file --config or a name that ends in .json, .yaml or .yml");
   refused({"train", "--config"}, "--config: given nothing, allowed: a file");
   refused({"train", "--seed"}, "key seed: given nothing, allowed: a whole number, at least 0");
   refused({"train", "--shuffle", "--shuffle=false"}, "key shuffle: given 2 times, as alone and false, allowed: once");

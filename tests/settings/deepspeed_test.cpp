@@ -72,6 +72,13 @@ TEST_CASE("deepspeed: a whole file sets the keys, and what says how DeepSpeed wo
   CHECK(config.warmup_steps == 20);
 }
 
+TEST_CASE("deepspeed: a file that is not there is told with its key") {
+  Config config;
+  config.deepspeed = "/does/not/exist.json";
+  CHECK(test::message_of<ConfigError>([&] { apply_deepspeed(config, train_command); }) ==
+        "key deepspeed: given /does/not/exist.json, which is no file; allowed: a file of DeepSpeed's settings");
+}
+
 TEST_CASE("deepspeed: auto and null are the run's own") {
   const Shop shop;
   Config own;

@@ -255,9 +255,8 @@ LORA_INLINE void OwnTemplate::expect_all_said(std::span<const Message> messages,
       continue;  // it looks at what is said
     }
     if (other == text)
-      fail<FormatError>("the template leaves out what turn ", turn + 1, " says, which is the ", message.role,
-                        message.role == "system" || message.role == "user" ? "'s" : "", "; expected records without ",
-                        "such turns, or a template that writes them");
+      fail<FormatError>("the template leaves out turn ", turn + 1, ", which has the role ", message.role,
+                        "; expected records without such turns, or a template that writes them");
   }
 }
 

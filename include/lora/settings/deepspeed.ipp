@@ -11,6 +11,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"
+#include "lora/io/file_system.hpp"
 #include "lora/io/json.hpp"
 #include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
@@ -288,6 +289,9 @@ namespace lora::settings {
 
 LORA_INLINE void apply_deepspeed(Config& config, Command command) {
   if (config.deepspeed.empty()) return;
+  if (!io::is_file(config.deepspeed))
+    fail<ConfigError>("key deepspeed: given ", std::string_view(config.deepspeed),
+                      ", which is no file; allowed: a file of DeepSpeed's settings");
   const io::Json json = io::read_json(config.deepspeed, true);
   detail::DeepSpeedFile(config, json).apply(command);
 }
