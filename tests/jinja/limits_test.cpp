@@ -60,11 +60,15 @@ TEST_CASE("jinja limits: texts, the output and all values have a size") {
   CHECK(outcome("{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}")
             .ends_with(too_long));
   CHECK(outcome("{% set a = 'a' * 9000000 %}{{ a }}{{ a }}") == "t:1:35: " + too_long);
-  for (const char* more : {"{{ a | replace('a', 'bcdef') | length }}", "{{ ('\\n' * 9) | indent(a, blank=true) }}",
-                           "{{ [a, a, a] | join(a) }}", "{{ a.join('abcde') }}", "{{ [a, a, a, a] | tojson }}"})
+  constexpr auto left_out = "jinja limits: all but two ways to a text that is too long, and lists of all characters";
+  for (const std::string_view more :
+       {"{{ a | replace('a', 'bcdef') | length }}", "{{ ('\\n' * 9) | indent(a, blank=true) }}",
+        "{{ [a, a, a] | join(a) }}", "{{ a.join('abcde') }}", "{{ [a, a, a, a] | tojson }}"}) {
+    if (more.find("join") == more.npos && !test::effort(true, false, left_out)) continue;
     CHECK_MESSAGE(
         outcome("{% set a = 'a' * 5000000 %}" + std::string(more)).find("has more than 16.0 MiB") != std::string::npos,
         more);
+  }
   const std::string too_much = "the values take more than 128.0 MiB";
   CHECK(outcome("{{ [1] * 1000000000 }}") == "t:1:8: " + too_much);
   CHECK(outcome("{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}")
@@ -73,7 +77,7 @@ TEST_CASE("jinja limits: texts, the output and all values have a size") {
                 "set ns.x = [ns.x, a] %}"
                 "{% endfor %}")
             .ends_with(too_much));
-  CHECK(outcome("{{ ('a' * 4000000) | list | length }}").ends_with(too_much));
+  if (test::effort(true, false, left_out)) CHECK(outcome("{{ ('a' * 4000000) | list | length }}").ends_with(too_much));
   // What is gone does not count.
   CHECK(outcome("{% set s = 'a' * 8000000 %}{% for i in range(18) %}{% set a = s ~ i %}{% endfor %}ok") == "ok");
   CHECK(outcome("{{ range(1000000) }}") == "t:1:4: a range has more than 100000 numbers");
