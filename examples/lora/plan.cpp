@@ -86,7 +86,8 @@ int run_plan(Request& request) {
   PlannedModel model = planned_model(config);
 #if defined(LORA_WITH_ASCEND)
   if (config.device_type != "auto" && !config.dataset.empty()) {
-    const kernel::AttentionShape heads = model::attention_shape(model.source.config());
+    const model::Config& shape = model.source.config();
+    const kernel::AttentionShape heads = model::attention_shape(shape, model::narrowest_window(shape));
     train::settle_prefixes(config, heads, kernel::takes_trees<ascend::Device, float>(heads));
   }
 #endif

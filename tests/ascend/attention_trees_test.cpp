@@ -301,6 +301,10 @@ TEST_CASE("ascend trees: heads that the operator does not take are refused") {
     CHECK(said(bf16{}, Case{43, 1, 128, {2, 1}, {-1, 0}}) == "nothing was thrown");
     Run<float> without(dev, Case{2, 1, 8, {2, 1}, {-1, -1}});
     CHECK_NOTHROW(without.forward());
+    Run<float> windowed(dev, Case{2, 1, 64, {2, 1}, {-1, 0}});
+    windowed.shape.window = 2;
+    CHECK(message_of<ShapeError>([&] { windowed.forward(); }) ==
+          "[attention] segments have parents, and each query sees a window of 2 keys; expected one of the two");
   });
   const auto takes = []<class T>(T, Index heads, Index width) {
     return kernel::takes_trees<Npu, T>({heads, 1, width});
@@ -315,6 +319,7 @@ TEST_CASE("ascend trees: heads that the operator does not take are refused") {
   CHECK_FALSE(takes(bf16{}, 1, 80));
   CHECK(kernel::Attention<Npu>::takes_trees({42, 1, 128}));  // in float32
   CHECK_FALSE(kernel::Attention<Npu>::takes_trees({43, 1, 128}));
+  CHECK_FALSE(kernel::Attention<Npu>::takes_trees({42, 1, 128, 1, 4096}));
 }
 
 TEST_CASE("ascend trees: without its operator all else is as it was") {

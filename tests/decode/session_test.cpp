@@ -32,9 +32,9 @@ struct Subject {
   model::Source source;
   model::Decoder<D, float> decoder;
 
-  Subject() : source(open(folder)), decoder(dev, source) {}
-  static model::Source open(const TempFolder& folder) {
-    write_random_model(folder.path(), {});
+  explicit Subject(const RandomModel& shape = {}) : source(open(folder, shape)), decoder(dev, source) {}
+  static model::Source open(const TempFolder& folder, const RandomModel& shape) {
+    write_random_model(folder.path(), shape);
     return model::Source::open(folder.path());
   }
 };
@@ -85,6 +85,25 @@ TEST_CASE("session: tokens that are appended in pieces are read as if they had c
   }
   CHECK(session.step().sequences.empty());
   CHECK(session.processed() == 40);
+}
+
+TEST_CASE("session: with sliding windows steps, pieces and forks see what a whole pass sees") {
+  RandomModel shape;
+  shape.layers = 3;
+  shape.more = {{"use_sliding_window", true}, {"sliding_window", 7}, {"max_window_layers", 1}};
+  Subject s(shape);
+  decode::Session<D, float> session(s.dev, s.decoder);
+  const Tokens all = sequence_of(60), other = sequence_of(60, 4);
+  const Sequence sequence = session.enter();
+  Index there = 0;
+  for (const Index piece : {Index{11}, Index{1}, Index{1}, Index{20}, Index{1}, Index{5}, Index{1}}) {
+    session.append(sequence, std::span(all).subspan(static_cast<std::size_t>(there), static_cast<std::size_t>(piece)));
+    there += piece;
+    check_row(s, session.step(), 0, Tokens(all.begin(), all.begin() + there));
+  }
+  const Sequence fork = session.fork(sequence, 30);
+  session.append(fork, std::span(other).first(1));
+  check_row(s, session.step(), 0, joined(Tokens(all.begin(), all.begin() + 30), {other[0]}));
 }
 
 TEST_CASE("session: several sequences have their own tokens and lengths, in the order in which they were appended") {

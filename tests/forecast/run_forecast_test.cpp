@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -83,6 +84,12 @@ TEST_CASE(
     CHECK(batch.tokens == 90);
     CHECK(batch.labelled == 87);
     CHECK(batch.pairs == 3 * 30 * 31 / 2);
+    CHECK(batch.windowed.empty());
+  }
+  const std::vector<Index> windows{0, 7, 7};
+  for (const auto& batch : full_batches(config, windows).batches) {
+    CHECK(batch.pairs == 3 * 30 * 31 / 2);
+    CHECK(batch.windowed == std::map<Index, double>{{7, 3 * (28 + 23 * 7)}});
   }
   config.max_tokens_per_micro_batch = 125;
   batches = full_batches(config);
@@ -146,7 +153,7 @@ TEST_CASE("run forecast: of each stage the first eight steps are looked at, wher
   train::Prepared run(threads, s.config, planned_model(s.config).source, {});
   const Index steps[] = {8, 3, 8};
   for (std::size_t stage = 0; stage < 3; ++stage) {
-    const auto batches = train::first_batches(run.plan, stage, run.data.train(), run.config);
+    const auto batches = train::first_batches(run.plan, stage, run.data.train(), run.config, {});
     CHECK(batches.count == steps[stage]);
     CHECK(batches.sequences == steps[stage]);
   }
@@ -163,17 +170,23 @@ TEST_CASE("run forecast: with data its steps are the run's own, and their mean c
   s.config.max_tokens_per_micro_batch = 1;  // each sequence alone
   const cpu::Threads threads(1);
   train::Prepared run(threads, s.config, planned_model(s.config).source, {});
-  const train::StepBatches batches = train::first_batches(run.plan, 0, run.data.train(), run.config);
+  const std::vector<Index> windows{0, 4, 4, 12};
+  const train::StepBatches batches = train::first_batches(run.plan, 0, run.data.train(), run.config, windows);
   CHECK(batches.count == 3);
   CHECK(batches.sequences == 5);  // the last step of an epoch has what is left
   Index rows = 0;
   double pairs = 0;
+  std::map<Index, double> in_windows;
   for (const auto& batch : batches.batches) {
     rows += batch.rows;
     pairs += batch.pairs;
+    CHECK(batch.windowed.size() == 2);
+    for (const auto& [window, seen] : batch.windowed) in_windows[window] += seen;
   }
   CHECK(rows == 10 + 20 + 5 + 5 + 25);
   CHECK(pairs == 55 + 210 + 15 + 15 + 325);
+  CHECK(in_windows[4] == 5 * 10 + 4 * (6 + 16 + 1 + 1 + 21));
+  CHECK(in_windows[12] == 55 + (78 + 8 * 12) + 15 + 15 + (78 + 13 * 12));
   const RunForecast forecast =
       forecast_run<D, float>(target(), blueprint_of(run.config, run.source, {}), &run, run.config);
   CHECK(forecast.step.sequences == doctest::Approx(5 / 3.0));

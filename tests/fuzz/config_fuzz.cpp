@@ -16,6 +16,7 @@ namespace {
 /// What a model that is built from it relies on.
 void check(const lora::model::Config& config) {
   if (config.rotates.size() != static_cast<std::size_t>(config.num_hidden_layers)) __builtin_trap();
+  if (config.windows.size() != static_cast<std::size_t>(config.num_hidden_layers)) __builtin_trap();
   if (config.num_attention_heads % config.num_key_value_heads != 0) __builtin_trap();
   const auto frequencies = lora::nn::inverse_frequencies(config.rope, config.head_dim);
   if (frequencies.size() != static_cast<std::size_t>(config.head_dim / 2)) __builtin_trap();

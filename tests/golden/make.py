@@ -2,7 +2,8 @@
 """Makes tests/fixtures/golden: tiny random models with an adapter each, and what PyTorch + PEFT compute with them; and
 tests/fixtures/adapters: adapters of every kind that PEFT writes.
 
-    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|additional|neftune|adapters|heads|no_rope]      needs torch, transformers, peft, safetensors
+    python tests/golden/make.py [--out DATA] [--only golden|full|loraplus|additional|neftune|adapters|heads|no_rope|windows]
+        [--family FAMILY]      needs torch, transformers, peft, safetensors
     python tests/golden/make.py --check-adapter FOLDER [--base MODEL]      does PEFT load what lora saved, value by value?
 
 For each family OUT/<family> holds
@@ -30,6 +31,9 @@ DATA/heads belongs to the model golden/qwen3, whose head is tied, and holds
     <name>/                                    an adapter whose modules_to_save are the head or the embedding alone
     losses.json                                versions, the data, and the loss beside each of them, which is that of the
                                                folder that PEFT merges and of transformers with it
+
+DATA/windows.json has, for qwen2 and qwen3, the loss of golden/<family> on its reference.json's evaluation data where
+fields of config.json give some layers a sliding window, and without.
 
 DATA/no_rope.json has, for each family whose config.json can't tell transformers so, the loss of golden/<family> on its
 reference.json's evaluation data with some layers without rotary embedding, and the lines of Python that switch it off.
@@ -88,6 +92,11 @@ FAMILIES = {
                     rope_parameters=dict(rope_type="linear", rope_theta=5000.0, factor=2.5)),
         adapter=dict(r=4, lora_alpha=12, target_modules=["q_proj", "k_proj", "o_proj", "up_proj", "down_proj"],
                      rank_pattern={"q_proj": 2, "layers.1.mlp.up_proj": 6}, alpha_pattern={"o_proj": 32.0})),
+    "mistral": dict(
+        max_grad_norm=2.3, full_max_grad_norm=4.0,
+        config=dict(tie_word_embeddings=False, head_dim=12, sliding_window=6, rms_norm_eps=1e-5,
+                    rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+        adapter=dict(r=4, lora_alpha=8, target_modules=ALL)),
 }
 
 TRAINING = dict(steps=10, accumulation=2, micro_batch=2, learning_rate=0.01, warmup_steps=3, schedule="linear", weight_decay=0.1, beta1=0.9, beta2=0.999, epsilon=1e-8)
@@ -696,6 +705,27 @@ def make_no_rope(path, golden):
     write_json(path, dict(versions=versions(), lines=WITHOUT_ROTATION, families=losses))
 
 
+WINDOWS = {
+    "qwen2": dict(use_sliding_window=True, sliding_window=4, max_window_layers=1, layer_types=None),
+    "qwen3": dict(use_sliding_window=True, sliding_window=3,
+                  layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+}
+
+
+def make_windows(path, golden):
+    losses = {}
+    for family, fields in WINDOWS.items():
+        base = os.path.join(golden, family)
+        data = json.load(open(os.path.join(base, "reference.json")))["evaluation"]
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(os.path.join(base, "model.safetensors"), folder)
+            write_json(os.path.join(folder, "config.json"),
+                       dict(json.load(open(os.path.join(base, "config.json"))), **fields))
+            losses[family] = dict(fields=fields, loss=mean_loss(load(folder)[0], data),
+                                  without=mean_loss(load(base)[0], data))
+    write_json(path, dict(versions=versions(), families=losses))
+
+
 def check_adapter(folder, base):
     """Loads an adapter that lora saved, and compares every value."""
     base = base or json.load(open(os.path.join(folder, "adapter_config.json")))["base_model_name_or_path"]
@@ -719,7 +749,9 @@ def check_adapter(folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "..", "fixtures"))
-    parser.add_argument("--only", choices=["golden", "full", "loraplus", "additional", "shared", "neftune", "adapters", "heads", "no_rope"])
+    parser.add_argument("--only", choices=["golden", "full", "loraplus", "additional", "shared", "neftune", "adapters",
+                                           "heads", "no_rope", "windows"])
+    parser.add_argument("--family", choices=list(FAMILIES), help="of golden, full, loraplus and shared: this one alone")
     parser.add_argument("--check-adapter", metavar="FOLDER")
     parser.add_argument("--base", metavar="MODEL")
     options = parser.parse_args()
@@ -727,22 +759,28 @@ def main():
     if options.check_adapter:
         return check_adapter(options.check_adapter, options.base)
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, peft {peft.__version__}")
+    chosen = {family: rule for family, rule in FAMILIES.items() if options.family in (None, family)}
+    seeds = {family: seed for seed, family in enumerate(FAMILIES)}
     if options.only in (None, "golden"):
-        for seed, (family, rule) in enumerate(FAMILIES.items()):
+        for family, rule in chosen.items():
+            seed = seeds[family]
             make(os.path.join(options.out, "golden", family), family, rule, seed)
             make_long(os.path.join(options.out, "golden", family), seed)
-        make_rotary(os.path.join(options.out, "golden", "rotary.json"))
+        if not options.family:
+            make_rotary(os.path.join(options.out, "golden", "rotary.json"))
     if options.only in (None, "golden", "full"):
-        for family, rule in FAMILIES.items():
+        for family, rule in chosen.items():
             make_full(os.path.join(options.out, "golden", family), rule)
     if options.only in (None, "golden", "loraplus"):
-        for family in FAMILIES:
+        for family in chosen:
             make_loraplus(os.path.join(options.out, "golden", family))
+    if options.only in (None, "golden", "shared"):
+        for family in chosen:
+            make_shared(os.path.join(options.out, "golden", family), seeds[family])
+    if options.family:
+        return
     if options.only in (None, "golden", "additional"):
         make_additional(os.path.join(options.out, "golden", "llama"))
-    if options.only in (None, "golden", "shared"):
-        for seed, family in enumerate(FAMILIES):
-            make_shared(os.path.join(options.out, "golden", family), seed)
     if options.only in (None, "golden", "neftune"):
         make_neftune(os.path.join(options.out, "golden", "qwen3"))
     if options.only in (None, "adapters"):
@@ -751,6 +789,8 @@ def main():
         make_heads(os.path.join(options.out, "heads"), os.path.join(options.out, "golden", "qwen3"))
     if options.only in (None, "no_rope"):
         make_no_rope(os.path.join(options.out, "no_rope.json"), os.path.join(options.out, "golden"))
+    if options.only in (None, "windows"):
+        make_windows(os.path.join(options.out, "windows.json"), os.path.join(options.out, "golden"))
 
 
 if __name__ == "__main__":

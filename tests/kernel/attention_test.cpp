@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "lora/core/random.hpp"
 #include "support/backends.hpp"
 #include "support/effort.hpp"
@@ -25,6 +28,7 @@ struct Case {
   std::vector<Index> queries, extra_keys;  ///< per segment
   Index padding;
   std::vector<Index> parents{};
+  Index window = 0;
 };
 
 const std::vector<Case> square = {
@@ -56,6 +60,30 @@ const std::vector<Case> trees = {
     {4, 1, 6, {3, 0, 2, 1, 9, 4, 0, 7}, {}, 1, {-1, 0, 1, 2, 3, 2, 5, 6}},
 };
 
+// Windows of one key, of a part of a tile, of whole ones, of one more and one less, of a sequence and beyond it;
+// sequences that are shorter, and longer than a tile of queries.
+const std::vector<Case> windowed = {
+    {1, 1, 2, {5}, {}, 0, {}, 1},         {2, 1, 3, {0, 5, 0, 2}, {}, 1, {}, 3}, {4, 2, 8, {63, 1, 66}, {}, 3, {}, 17},
+    {9, 3, 16, {70, 3}, {}, 0, {}, 64},   {2, 2, 17, {129}, {}, 2, {}, 65},      {6, 1, 40, {33, 130}, {}, 2, {}, 63},
+    {1, 1, 4, {20, 700}, {}, 1, {}, 70},  {1, 1, 5, {450}, {}, 0, {}, 1},        {1, 1, 4, {500}, {}, 0, {}, 128},
+    {3, 1, 6, {200, 40}, {}, 0, {}, 200}, {2, 1, 4, {300}, {}, 0, {}, 5},
+};
+const std::vector<Case> cached_windows = {
+    {4, 2, 16, {1, 1, 1}, {0, 63, 200}, 0, {}, 40},
+    {3, 1, 80, {1, 1}, {4200, 6}, 1, {}, 4100},
+    {5, 1, 64, {1}, {1000}, 0, {}, 1},
+    {3, 3, 7, {1, 5, 80}, {64, 270, 200}, 3, {}, 66},
+    {6, 2, 32, {70, 0}, {1, 4}, 2, {}, 3},
+};
+const std::vector<Case> windows_of_trees = {
+    {2, 1, 8, {70, 5, 9}, {}, 0, {-1, 0, 0}, 7},
+    {2, 2, 17, {130, 66, 1, 64, 200}, {}, 1, {-1, 0, 1, 0, -1}, 100},
+    {1, 1, 64, {20, 30, 10, 7, 65, 12, 2, 40}, {}, 0, {-1, 0, 1, 2, 2, 0, -1, 6}, 33},
+    {12, 2, 5, {100, 33, 33}, {}, 2, {-1, 0, 0}, 65},
+    {2, 1, 3, {5, 300, 2}, {}, 0, {-1, 0, 0}, 64},
+    {2, 1, 8, {3, 1, 2}, {}, 0, {-1, 0, 1}, 2},
+};
+
 std::vector<Segment> segments_of(const std::vector<Index>& sizes, const std::vector<Index>& extra = {},
                                  const std::vector<Index>& parents = {}) {
   std::vector<Segment> segments;
@@ -71,7 +99,7 @@ std::vector<Segment> segments_of(const std::vector<Index>& sizes, const std::vec
 Index rows_of(const std::vector<Segment>& segments) { return segments.empty() ? 0 : segments.back().end; }
 
 AttentionShape shape_of(const Case& c) {
-  return {c.heads, c.kv_heads, c.width, 1 / std::sqrt(static_cast<double>(c.width))};
+  return {c.heads, c.kv_heads, c.width, 1 / std::sqrt(static_cast<double>(c.width)), c.window};
 }
 
 /// The same with heads that the backend takes where there are trees.
@@ -164,6 +192,73 @@ TEST_CASE("attention: what sequences have in common is seen by all that go on fr
 }
 
 static_assert(kernel::Attention<Cpu>::takes_trees({3, 1, 7}));
+static_assert(kernel::Attention<Cpu>::takes_trees({3, 1, 7, 1, 5}));
+
+TEST_CASE("attention: of a window a query sees the last keys up to its own, forward, backward, behind a cache") {
+  each_backend_and_type([]<class D, class T>() {
+    for (int threads = is_cpu<D> ? test::effort(1, 3, "attention: one and two threads") : 3; threads <= 3; ++threads) {
+      D dev(threads);
+      for (const Case& c : windowed) check_case<T>(dev, c, true);
+      for (const Case& c : cached_windows) check_case<T>(dev, c, false);
+    }
+  });
+}
+
+TEST_CASE("attention: a window goes on through what sequences have in common") {
+  each_type([]<class T>() {
+    for (const int threads : {1, 3, 8}) {
+      Cpu dev(threads);
+      for (const Case& c : windows_of_trees) check_case<T>(dev, c, true);
+    }
+  });
+}
+
+TEST_CASE("attention: a window that holds each sequence has the bits of none, on any number of threads") {
+  each_type([]<class T>() {
+    const auto run_with = [](int threads, Index window, const std::vector<Index>& parents) {
+      Cpu dev(threads);
+      Run<Cpu, T> run(dev, Case{6, 2, 24, {150, 3, 67, 1}, {}, 0, parents, window});
+      run.forward();
+      run.backward();
+      return std::vector{run.out.host(), run.dq.host(), run.dk.host(), run.dv.host()};
+    };
+    for (const std::vector<Index>& parents : {std::vector<Index>{}, std::vector<Index>{-1, 0, 0, 2}}) {
+      const auto whole = run_with(1, 0, parents), held = run_with(3, 221, parents);
+      for (std::size_t i = 0; i < whole.size(); ++i) check_same_bits(whole[i], held[i]);
+      const auto one = run_with(1, 40, parents);
+      for (const int threads : {2, 3, 7}) {
+        const auto more = run_with(threads, 40, parents);
+        for (std::size_t i = 0; i < one.size(); ++i) check_same_bits(one[i], more[i]);
+      }
+      CHECK(doubles(one[0]) != doubles(whole[0]));
+    }
+  });
+}
+
+TEST_CASE("attention: what lies whole tiles before all windows is not read") {
+  Cpu dev(2);
+  const Case c{2, 1, 8, {1, 70, 1}, {800, 600, 0}, 0, {}, 50};
+  const auto poisoned = [&](bool poison) {
+    Run<Cpu, float> run(dev, c);
+    for (std::size_t b = 0; poison && b < 2; ++b) {
+      // Of a step nothing before its window; of others no key of a tile that no query sees.
+      const Index first = run.keys[b].size() - run.queries[b].size() + 1 - c.window;
+      const Index end = run.keys[b].begin + (run.queries[b].size() == 1 ? first : first / 64 * 64);
+      for (auto* matrix : {&run.k, &run.v})
+        for (Index row = run.keys[b].begin; row < end; ++row)
+          std::fill_n(matrix->view().row(row), c.kv_heads * c.width, std::numeric_limits<float>::quiet_NaN());
+    }
+    run.forward();
+    return run.out.host();
+  };
+  check_same_bits(poisoned(true), poisoned(false));
+}
+
+TEST_CASE("attention: a window of less than no key is refused") {
+  Cpu dev(1);
+  Run<Cpu, float> run(dev, Case{1, 1, 2, {3}, {}, 0, {}, -1});
+  CHECK(message_of<ShapeError>([&] { run.forward(); }) == "[attention] a window of -1 keys; expected 0 or more");
+}
 
 TEST_CASE("attention: random trees") {
   Cpu dev(3);
@@ -409,10 +504,13 @@ TEST_CASE("attention: memory grows linearly with the longest segment") {
 
 TEST_CASE("attention: gradients equal complex steps") {
   using Z = std::complex<double>;
-  for (const Case& c : {Case{4, 2, 3, {66, 5}, {}, 0}, Case{4, 2, 3, {66, 5}, {}, 0, {-1, 0}},
-                        Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}},
-                        Case{2, 2, 2, {5, 4, 3, 2, 6, 3}, {}, 0, {-1, 0, 1, 2, 2, -1}}}) {
+  for (const Case& c :
+       {Case{4, 2, 3, {66, 5}, {}, 0}, Case{4, 2, 3, {66, 5}, {}, 0, {-1, 0}},
+        Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}},
+        Case{2, 2, 2, {5, 4, 3, 2, 6, 3}, {}, 0, {-1, 0, 1, 2, 2, -1}}, Case{4, 2, 3, {66, 5}, {}, 0, {}, 9},
+        Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}, 8}}) {
     CAPTURE(c.parents.size());
+    CAPTURE(c.window);
     Cpu dev(2);
     Run<Cpu, double> run(dev, c, 1);
     run.forward();

@@ -89,6 +89,10 @@ TEST_CASE("kernel cost: attention over the pairs of queries and keys that see ea
   const std::vector<kernel::Segment> queries{{0, 3}, {3, 5}}, keys{{0, 7}, {7, 9}};
   check("attention", "attention", 2 * 2 * 4 * 3 * (5 + 6 + 7 + 1 + 2), 4 * (2 * 5 * 12 + 2 * 9 * 6),
         [&] { kernel::attention<D, float>(dev, shape, q.in(), k.in(), v.in(), queries, keys, out.view(), nullptr); });
+  const kernel::AttentionShape windowed{4, 2, 3, 1, 6};  // 5, 6, 6; 1, 2
+  check("attention", "attention", 2 * 2 * 4 * 3 * (5 + 6 + 6 + 1 + 2), 4 * (2 * 5 * 12 + 2 * 9 * 6), [&] {
+    kernel::attention<D, float>(dev, windowed, q.in(), k.in(), v.in(), queries, keys, out.view(), nullptr);
+  });
   M<float> k5(dev, 5, 6, 5), v5(dev, 5, 6, 6), dout(dev, 5, 12, 7), dq(dev, 5, 12, 8), dk(dev, 5, 6, 9),
       dv(dev, 5, 6, 10);
   const Arena::Scope scope(dev.arena());
@@ -233,6 +237,13 @@ TEST_CASE("kernel cost: pairs are those below the diagonal, and all keys before 
   CHECK(visible_pairs(two, two) == 1 + 6);
   const std::vector<kernel::Segment> tree{{0, 5}, {5, 7, 0}, {7, 8, 1}, {8, 10, 0}};
   CHECK(visible_pairs(tree, tree) == 15 + (6 + 7) + 8 + (6 + 7));
+  CHECK(visible_pairs(four, nine, 7) == 6 + 7 + 7 + 7);
+  CHECK(visible_pairs(four, nine, 6) == 4 * 6);
+  CHECK(visible_pairs(four, nine, 1) == 4);
+  CHECK(visible_pairs(four, nine, 9) == 6 + 7 + 8 + 9);
+  CHECK(visible_pairs(two, two, 2) == 1 + (1 + 2 + 2));
+  CHECK(visible_pairs(tree, tree, 6) == 15 + (6 + 6) + 6 + (6 + 6));
+  CHECK(visible_pairs(tree, tree, 3, 6) == 6 + 6);
   CHECK(kernel::Segment{3, 7}.size() == 4);
 }
 
@@ -241,7 +252,7 @@ TEST_CASE("kernel cost: what is not said is nothing, and a factor of 1") {
   CHECK((kernel::DropoutBytes{}.kept == 0 && kernel::DropoutBytes{}.scratch == 0));
   CHECK((kernel::EmbeddingNoise{}.alpha == 0 && kernel::EmbeddingNoise{}.key == 0));
   const kernel::AttentionShape heads;
-  CHECK((heads.heads == 0 && heads.kv_heads == 0 && heads.width == 0 && heads.scale == 1));
+  CHECK((heads.heads == 0 && heads.kv_heads == 0 && heads.width == 0 && heads.scale == 1 && heads.window == 0));
   CHECK((kernel::LowRankTerm<D, float>{}.scale == 1));
   const kernel::AdamWStep step;
   CHECK((step.learning_rate == 0 && step.beta1 == 0.9 && step.beta2 == 0.999 && step.epsilon == 1e-8));

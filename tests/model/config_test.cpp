@@ -95,6 +95,7 @@ TEST_CASE("config: defaults of each type are those of transformers") {
   };
   const std::vector<bool> all(8, true), three_of_four{true, true, true, false, true, true, true, false};
   for (const auto& e : {Expected{"llama", 4, 16, false, false, false, false, 1e4, all},
+                        Expected{"mistral", 8, 16, false, false, false, false, 1e4, all},
                         Expected{"qwen2", 32, 16, false, true, false, false, 1e4, all},
                         Expected{"qwen3", 32, 128, false, false, false, true, 1e4, all},
                         Expected{"smollm3", 4, 16, true, false, false, false, 2e6, three_of_four}}) {
@@ -112,6 +113,7 @@ TEST_CASE("config: defaults of each type are those of transformers") {
     CHECK(c.rope.theta == e.theta);
     CHECK(c.rope.scaling == Scaling::none);
     CHECK(c.rotates == e.rotates);
+    CHECK(c.windows == std::vector<Index>(8, c.model_type == "mistral" ? 4096 : 0));
     CHECK(c.dtype.empty());
     CHECK(c.eos_token_ids.empty());
     // null is not the same as left out
@@ -120,7 +122,7 @@ TEST_CASE("config: defaults of each type are those of transformers") {
 }
 
 TEST_CASE("config: fields that are there") {
-  for (const char* type : {"llama", "qwen2", "qwen3", "smollm3"}) {
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "smollm3"}) {
     CAPTURE(type);
     const std::string name = type;
     const auto c = parsed(least(type), {{"num_key_value_heads", 2},
@@ -144,8 +146,8 @@ TEST_CASE("config: fields that are there") {
     CHECK((c.num_key_value_heads == 2 && c.head_dim == 24 && c.max_position_embeddings == 512));
     CHECK(c.rms_norm_eps == 1e-5);
     CHECK(c.tie_word_embeddings == (name != "smollm3"));
-    CHECK(c.qkv_bias);
-    CHECK(c.o_bias == (name != "qwen2"));
+    CHECK(c.qkv_bias == (name != "mistral"));  // in which transformers knows no biases
+    CHECK(c.o_bias == (name != "qwen2" && name != "mistral"));
     CHECK(c.mlp_bias == (name == "llama" || name == "smollm3"));
     CHECK(c.eos_token_ids == std::vector<std::int32_t>{5, 7});
     CHECK(c.bos_token_id == 3);
@@ -285,21 +287,66 @@ TEST_CASE("config: what is not supported is refused with field and value") {
   CHECK(found.size() < 300);
 }
 
-TEST_CASE("config: a sliding window in effect is refused, one that is off is not") {
-  const auto message = [](const io::Json& changes) { return message_of([&] { parsed(least("qwen2"), changes); }); };
-  const std::string fine = "nothing was thrown";
-  auto heads = io::Json{{"num_key_value_heads", 2}};
-  const auto with = [&](io::Json changes) {
-    changes.update(heads);
-    return message(changes);
+TEST_CASE("config: sliding windows of qwen2 and qwen3, from a layer on or by the types of layers") {
+  for (const char* type : {"qwen2", "qwen3"}) {
+    CAPTURE(type);
+    const auto with = [&](io::Json changes) {
+      changes["num_key_value_heads"] = 2;
+      return parsed(least(type), changes).windows;
+    };
+    const auto said = [&](const io::Json& changes) { return message_of([&] { with(changes); }); };
+    using Windows = std::vector<Index>;
+    const Windows none(8, 0);
+    CHECK(with({{"sliding_window", 4096}}) == none);
+    CHECK(with({{"use_sliding_window", false}, {"sliding_window", 16}, {"max_window_layers", 0}}) == none);
+    CHECK(with({{"use_sliding_window", true}, {"sliding_window", nullptr}, {"max_window_layers", 0}}) == none);
+    CHECK(with({{"use_sliding_window", true}, {"sliding_window", 16}}) == none);  // from layer 28 on
+    CHECK(with({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 8}}) == none);
+    CHECK(with({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 5}}) ==
+          Windows{0, 0, 0, 0, 0, 16, 16, 16});
+    CHECK(with({{"use_sliding_window", true}, {"max_window_layers", 0}}) == Windows(8, 4096));
+    io::Json types = io::Json::array();
+    for (int i = 0; i < 8; ++i) types.push_back(i % 3 == 1 ? "sliding_attention" : "full_attention");
+    CHECK(
+        with({{"use_sliding_window", true}, {"sliding_window", 9}, {"max_window_layers", 0}, {"layer_types", types}}) ==
+        Windows{0, 9, 0, 0, 9, 0, 0, 9});
+    const std::string no_window =
+        "config.json: \"layer_types\" has \"sliding_attention\" for layer 1, but there is no sliding window";
+    CHECK(said({{"sliding_window", 9}, {"layer_types", types}}) == no_window);
+    CHECK(said({{"use_sliding_window", true}, {"sliding_window", nullptr}, {"layer_types", types}}) == no_window);
+    CHECK(said({{"layer_types", {"full_attention", "full_attention"}}}) ==
+          "config.json: \"layer_types\" has 2 entries for 8 layers");
+    types[2] = "chunked_attention";
+    CHECK(said({{"layer_types", types}}) ==
+          "config.json: \"layer_types\" has \"chunked_attention\", which is not "
+          "supported; expected full_attention or sliding_attention");
+    CHECK(said({{"use_sliding_window", true}, {"sliding_window", 0}}) ==
+          "config.json: \"sliding_window\" is 0; expected 1 to 1073741824");
+    CHECK(said({{"sliding_window", 0}}) == "nothing was thrown");
+  }
+}
+
+TEST_CASE("config: the sliding window of mistral counts for all layers, unless it is null") {
+  const auto with = [](io::Json changes) {
+    changes["num_key_value_heads"] = 2;
+    return parsed(least("mistral"), changes);
   };
-  CHECK(with({{"use_sliding_window", false}, {"sliding_window", 4096}}) == fine);
-  CHECK(with({{"use_sliding_window", true}, {"sliding_window", nullptr}}) == fine);
-  CHECK(with({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 8}}) == fine);
-  CHECK(holds(with({{"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 5}}),
-              "\"use_sliding_window\" is true with \"sliding_window\" 16 from layer 5"));
-  CHECK(holds(with({{"use_sliding_window", true}}), "\"sliding_window\" left out"));
-  CHECK(holds(with({{"layer_types", {"full_attention", "sliding_attention"}}}), "\"sliding_attention\""));
+  const auto said = [&](const io::Json& changes) { return message_of([&] { with(changes); }); };
+  CHECK(with(io::Json::object()).windows == std::vector<Index>(8, 4096));
+  CHECK(with({{"sliding_window", nullptr}}).windows == std::vector<Index>(8, 0));
+  CHECK(with({{"sliding_window", 7}, {"use_sliding_window", false}}).windows == std::vector<Index>(8, 7));
+  CHECK(with({{"sliding_window", 7}, {"max_window_layers", 8}}).windows == std::vector<Index>(8, 7));
+  CHECK(said({{"sliding_window", -1}}) == "config.json: \"sliding_window\" is -1; expected 1 to 1073741824");
+  io::Json types(8, "sliding_attention");
+  CHECK(with({{"sliding_window", 7}, {"layer_types", types}}).windows == std::vector<Index>(8, 7));
+  types[3] = "full_attention";
+  CHECK(said({{"sliding_window", 7}, {"layer_types", types}}) ==
+        "config.json: \"layer_types\" has \"full_attention\" for layer 3, but \"sliding_window\" 7 counts for all "
+        "layers of mistral");
+  CHECK(model::narrowest_window(with({{"sliding_window", nullptr}})) == 0);
+  model::Config mixed;
+  mixed.windows = {0, 9, 4, 0, 5};
+  CHECK(model::narrowest_window(mixed) == 4);
 }
 
 TEST_CASE("config: rotary settings are written where the file keeps them") {
@@ -334,7 +381,7 @@ TEST_CASE("config: rotary settings are written where the file keeps them") {
 }
 
 TEST_CASE("config: to_json is read back as the same config") {
-  for (const char* type : {"llama", "qwen2", "qwen3", "smollm3"})
+  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "smollm3"})
     for (const auto& scaling : {unscaled, linear_scaling, llama3_scaling, yarn_scaling}) {
       CAPTURE(type);
       const auto first = parsed(least(type), {{"num_key_value_heads", 2},
@@ -362,10 +409,33 @@ TEST_CASE("config: to_json is read back as the same config") {
              again.qk_norm == first.qk_norm));
       CHECK((again.eos_token_ids == first.eos_token_ids && again.bos_token_id == first.bos_token_id));
       CHECK(again.rotates == first.rotates);
+      CHECK(again.windows == first.windows);
       CHECK(again.rope.theta == first.rope.theta);
       CHECK(nn::inverse_frequencies(again.rope, 24) == nn::inverse_frequencies(first.rope, 24));
       CHECK(nn::rotary_magnitude(again.rope) == nn::rotary_magnitude(first.rope));
     }
+}
+
+TEST_CASE("config: windows are written as they are read, and refused where a type has no field for them") {
+  const auto written = [](const char* type, const std::vector<Index>& windows) {
+    auto config = parsed(least(type), {{"num_key_value_heads", 2}});
+    config.windows = windows;
+    return model::to_json(config, "float32", "x.gguf");
+  };
+  const std::vector<Index> none(8, 0), all(8, 31), some{0, 31, 0, 0, 31, 31, 0, 0}, two{0, 31, 0, 0, 30, 31, 0, 0};
+  for (const char* type : {"qwen2", "qwen3"})
+    for (const auto& windows : {none, all, some})
+      CHECK(model::parse_config(written(type, windows), "config.json").windows == windows);
+  CHECK_FALSE(written("qwen2", none).contains("sliding_window"));
+  for (const auto& windows : {none, all})
+    CHECK(model::parse_config(written("mistral", windows), "config.json").windows == windows);
+  CHECK(written("mistral", none).at("sliding_window").is_null());
+  CHECK_FALSE(written("mistral", all).contains("layer_types"));
+  const auto said = [&](const char* type, const std::vector<Index>& windows) {
+    return message_of([&] { written(type, windows); });
+  };
+  CHECK(said("mistral", some) == "x.gguf: has windows that no config.json of a mistral model can express");
+  CHECK(said("qwen3", two) == "x.gguf: has windows that no config.json of a qwen3 model can express");
 }
 
 TEST_CASE("config: biases that no config.json of the type can express are refused") {
@@ -417,6 +487,7 @@ TEST_CASE("config: GGUF metadata of each architecture") {
     CHECK(c.eos_token_ids == std::vector<std::int32_t>{0, 4});
     CHECK(c.bos_token_id == 2);
     CHECK(c.rotates == std::vector<bool>{true, true});
+    CHECK(c.windows == std::vector<Index>{0, 0});
     const auto again = model::parse_config(model::to_json(c, "float32", "x.gguf"), "config.json");
     CHECK((again.head_dim == 4 && again.num_key_value_heads == 2 && again.qkv_bias == c.qkv_bias));
     const auto twice = [](GgufWriter& w) { w.add("tokenizer.ggml.eot_token_id", std::uint32_t{0}); };
@@ -566,9 +637,9 @@ TEST_CASE("config: extents at their limits are taken, and the first beyond them 
   CHECK(said({{"attention_dropout", "0"}}) ==
         "config.json: \"attention_dropout\" is \"0\", which is not supported; expected 0");
   CHECK(said({{"quantization_config", 4}}) == "config.json: \"quantization_config\" is 4, which is not supported");
-  CHECK(
-      said({{"model_type", "gemma"}}) ==
-      "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of llama, qwen2, qwen3, smollm3");
+  CHECK(said({{"model_type", "gemma"}}) ==
+        "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of llama, mistral, "
+        "qwen2, qwen3, smollm3");
   CHECK(said({{"rope_parameters", 3}}) == "config.json: \"rope_parameters\" must be an object, found 3");
   CHECK(said({{"rope_scaling", {{"factor", 2}, {"partial_rotary_factor", 0.5}}}}) ==
         "config.json: rope_scaling: \"partial_rotary_factor\" is 0.5, which is not supported; expected 1");
@@ -679,6 +750,11 @@ TEST_CASE("config: what is written for each type, field by field") {
                "\"tie_word_embeddings\":false,\"attention_bias\":true,\"mlp_bias\":false,\"rope_theta\":5000.5,"
                "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":2.0,"
                "\"high_freq_factor\":5.0,\"original_max_position_embeddings\":100},",
+               end));
+  CHECK(written("mistral", {{"attention_bias", true}, {"sliding_window", nullptr}}) ==
+        concat(begin("Mistral", "mistral"),
+               "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
+               "\"tie_word_embeddings\":false,\"sliding_window\":null,\"rope_theta\":10000.0,",
                end));
   CHECK(written("qwen2", {{"rope_scaling", yarn_scaling}, {"eos_token_id", {7}}, {"tie_word_embeddings", true}}) ==
         concat(begin("Qwen2", "qwen2"),

@@ -303,6 +303,28 @@ TEST_CASE("export: what llama.cpp has no place for is refused") {
         no_place("4 heads of 10 columns", "qwen2", "as many columns in all as the model, 32"));
 }
 
+TEST_CASE("export: a mistral without a window is llama's file, and with one is refused") {
+  const TempFolder temp;
+  RandomModel shape;
+  shape.vocabulary = 256;
+  shape.more = {{"sliding_window", nullptr}};
+  for (const char* family : {"mistral", "llama"}) {
+    shape.family = family;
+    write_random_model(temp / family, shape);
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "generation_config.json"})
+      std::filesystem::copy_file(fixtures / "export" / "llama" / name, temp / family / name);
+    export_model(model::Source::open(temp / family), temp / (std::string(family) + ".gguf"), "f32", "m");
+  }
+  CHECK(io::read_file(temp / "mistral.gguf") == io::read_file(temp / "llama.gguf"));
+  const auto back = model::Source::open(temp / "mistral.gguf");
+  CHECK(back.config().model_type == "llama");
+  CHECK(values_of(back) == values_of(model::Source::open(temp / "mistral")));
+  model::Config config = model::Source::open(temp / "mistral").config();
+  config.windows = {0, 4096};
+  CHECK(message_of<FormatError>([&] { model::check_gguf(config, "M"); }) ==
+        "M: attention has a sliding window of 4096 tokens, which llama.cpp's llama has no place for; expected none");
+}
+
 TEST_CASE("export: a number that the type can't hold is an error that names its tensor") {
   const TempFolder temp;
   write_family("qwen2", temp / "qwen2");

@@ -395,6 +395,7 @@ void each_family(const Check& check) {
   SUBCASE("qwen3: q and k norms, wide heads, bf16 weights, tied, rsLoRA") { check("qwen3"); }
   SUBCASE("llama: llama3 scaling, biases everywhere, old spelling, three targets") { check("llama"); }
   SUBCASE("smollm3: linear scaling, a layer without rotary, tied, rank and alpha patterns") { check("smollm3"); }
+  SUBCASE("mistral: a window shorter than most sequences, narrow heads, all targets") { check("mistral"); }
 }
 
 /// Of f64, which gradient checks alone compute in, one family may have to do.
@@ -502,6 +503,30 @@ TEST_CASE(
     ++count;
   }
   CHECK(count == 3);
+}
+
+TEST_CASE("golden: layers with a sliding window have the loss of transformers") {
+  const io::Json file = io::read_json(golden.parent_path() / "windows.json");
+  std::size_t count = 0;
+  for (const auto& entry : file.at("families").items()) {
+    const std::string& family = entry.key();  // clang 14 captures no structured binding
+    const io::Json& expected = entry.value();
+    CAPTURE(family);
+    const test::TempFolder folder;
+    io::Json json = io::read_json(golden / family / "config.json");
+    json.update(expected.at("fields"));
+    io::write_json(folder / "config.json", json);
+    std::filesystem::copy(golden / family / "model.safetensors", folder / "model.safetensors");
+    D dev{1};
+    model::Decoder<D, double> decoder(dev, model::Source::open(folder.path()));
+    const Batch batch(sequences_of(io::read_json(golden / family / "reference.json").at("evaluation")));
+    const double loss = decoder.evaluate(dev, batch).loss_sum / static_cast<double>(batch.labelled);
+    const double reference = expected.at("loss").get<double>();
+    CHECK(std::fabs(loss - reference) < tolerance<double>.loss * reference);
+    CHECK(std::fabs(loss - expected.at("without").get<double>()) > 100 * tolerance<double>.loss * reference);
+    ++count;
+  }
+  CHECK(count == 2);
 }
 
 TEST_CASE("golden: rotary frequencies are those of transformers") {

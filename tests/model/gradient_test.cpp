@@ -180,6 +180,15 @@ std::vector<Case> all_cases() {
     });
     decoded = !decoded;
   }
+  add("mistral with a window of four", [](Case& c) {
+    c.model.family = "mistral";
+    c.model.more = {{"sliding_window", 4}};
+  });
+  add("qwen2 with a window of one layer, recomputed", [](Case& c) {
+    c.model.family = "qwen2";
+    c.model.more = {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}};
+    c.recompute = 2;
+  });
   add("only the upper layer", [](Case& c) { c.adapter.layers = {1}; });
   // The model's own tensors.
   add("all of qwen3", [](Case& c) { c.own = Case::Own::alone; });

@@ -15,7 +15,7 @@ using namespace lora;
 using namespace lora::test;
 
 TEST_CASE("tensors: the description names what files of every type hold, each once, with its shape and GGUF's name") {
-  for (const char* family : {"llama", "qwen2", "qwen3", "smollm3"})
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "smollm3"})
     for (const bool tied : {false, true}) {
       CAPTURE(family);
       CAPTURE(tied);
@@ -43,7 +43,7 @@ TEST_CASE("tensors: the description names what files of every type hold, each on
         CHECK((info.layer >= 0) == info.name.starts_with("model.layers."));
         if (info.layer >= 0) CHECK(info.name.starts_with(concat("model.layers.", info.layer, ".")));
         CHECK(info.projection.empty() == (info.name.find("_proj") == std::string::npos));
-        const bool turned = (shape.family == "llama" || shape.family == "smollm3") &&
+        const bool turned = (shape.family == "llama" || shape.family == "mistral" || shape.family == "smollm3") &&
                             (info.projection == "q_proj" || info.projection == "k_proj");
         CHECK(info.gguf_heads == (!turned ? 0 : info.projection == "q_proj" ? 6 : 2));
       }

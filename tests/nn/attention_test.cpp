@@ -30,6 +30,9 @@ TEST_CASE("attention module: y, dx and all gradients equal the formula") {
     check<D, T>({{2, 3, 2}, 2, false, true});
     check<D, T>({{2, 0, 2}, 0, true, true});  // norms of q and k
     check<D, T>({{0, 0, 0}, 2, false, false});
+    SomeAttention windowed({2, 3, 2}, 2, false, true);
+    windowed.shape.window = 2;
+    check<D, T>(std::move(windowed));
   });
 }
 

@@ -173,6 +173,10 @@ TEST_CASE("work: a layer forward is its products, attention over the pairs, norm
   check(nn::forward_work(pass_of(), shape), {products, attention, 3 * rows8 + 2 * qk + 3 * rows8 + 3 * rows16, 0, 0});
   shape.attention.qk_norm = true;
   check(nn::forward_work(pass_of(), shape), {products, attention, 3 * rows8 + 4 * qk + 3 * rows8 + 3 * rows16, 0, 0});
+  shape.attention.window = 4;
+  nn::WorkPass pass = pass_of();
+  pass.windowed = {{3, 15}, {4, 18}};
+  check(nn::forward_work(pass, shape), {products, 2 * 2 * 12 * 18, 3 * rows8 + 4 * qk + 3 * rows8 + 3 * rows16, 0, 0});
 }
 
 TEST_CASE("work: a layer backward goes as far as something trains or dx is wanted") {

@@ -443,4 +443,12 @@ TEST_CASE("fixed settings: each number and each bias of a model has a name of it
   check(settings_with(io::Json::object(), true), fields(false, false, true));
 }
 
+TEST_CASE("fixed settings: windows of a model's layers are told where there are any") {
+  test::RandomModel shape{.family = "mistral", .more = {{"sliding_window", 5}}};
+  const auto told = [&] { return settings_of({}, model::Source::initial("a", test::config_json(shape), 1)); };
+  check_fields(told().at("config.json"), R"({"sliding_window": [5, 5]})", false);
+  shape.more = {{"sliding_window", nullptr}};
+  CHECK_FALSE(told().at("config.json").contains("sliding_window"));
+}
+
 }  // namespace fixed_settings_test

@@ -128,7 +128,7 @@ inline Matrix rotated(const Matrix& x, Index width, std::span<const std::int32_t
   return y;
 }
 
-/// Causal, within each segment.
+/// Causal, within each segment and the shape's window.
 inline Matrix attention(const kernel::AttentionShape& s, const Matrix& q, const Matrix& k, const Matrix& v,
                         std::span<const kernel::Segment> segments) {
   Matrix out(q.rows, q.cols);
@@ -138,15 +138,16 @@ inline Matrix attention(const kernel::AttentionShape& s, const Matrix& q, const 
         const Index from = head * s.width, other = head / (s.heads / s.kv_heads) * s.width;
         std::vector<Number> weights;
         Number sum = 0;
-        for (Index j = segment.begin; j <= i; ++j) {
+        const Index first = s.window == 0 ? segment.begin : std::max(segment.begin, i - s.window + 1);
+        for (Index j = first; j <= i; ++j) {
           Number score = 0;
           for (Index c = 0; c < s.width; ++c) score += q.at(i, from + c) * k.at(j, other + c);
           weights.push_back(std::exp(s.scale * score));
           sum += weights.back();
         }
-        for (Index j = segment.begin; j <= i; ++j)
+        for (Index j = first; j <= i; ++j)
           for (Index c = 0; c < s.width; ++c)
-            out.at(i, from + c) += weights[static_cast<std::size_t>(j - segment.begin)] / sum * v.at(j, other + c);
+            out.at(i, from + c) += weights[static_cast<std::size_t>(j - first)] / sum * v.at(j, other + c);
       }
   return out;
 }

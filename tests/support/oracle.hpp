@@ -160,8 +160,11 @@ class Attention {
           all.push_back(row);
       std::reverse(all.begin(), all.end());
       for (Index i = 0; i < queries_[b].size(); ++i)
-        for (Index h = 0; h < s_.heads; ++h)
-          body(queries_[b].begin + i, h, all.data(), std::ssize(all) - queries_[b].size() + i + 1);
+        for (Index h = 0; h < s_.heads; ++h) {
+          const Index before = std::ssize(all) - queries_[b].size() + i + 1;  // with its own
+          const Index count = s_.window > 0 && s_.window < before ? s_.window : before;
+          body(queries_[b].begin + i, h, all.data() + before - count, count);
+        }
     }
   }
 

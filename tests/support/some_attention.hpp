@@ -11,8 +11,8 @@ namespace lora::test {
 struct SomeAttention {
   static constexpr Index e = 10, c = 4, heads = 4, kv_heads = 2;
   static constexpr double eps = 1e-5, theta = 100;
-  static constexpr kernel::AttentionShape shape{heads, kv_heads, c, 0.5};
 
+  kernel::AttentionShape shape{heads, kv_heads, c, 0.5};
   bool qk_norm, rotates;
   reference::Matrix norm = reference::random_matrix(1, e, 11, 0.5, 1.5);
   reference::Matrix q_norm = reference::random_matrix(1, c, 12, 0.5, 1.5);

@@ -47,12 +47,13 @@ std::vector<Case> cases() {
     change(one);
   };
   const auto everything = [](const model::TensorInfo&) { return true; };
-  for (const char* family : {"llama", "qwen2", "qwen3", "smollm3"})
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "smollm3"})
     for (const bool tied : {false, true}) {
       const auto shape = [=](Case& c) {
         c.model.family = family;
         c.model.tied = tied;
         if (c.model.family == "llama") c.model.more = {{"attention_bias", true}, {"mlp_bias", true}};
+        if (c.model.family == "mistral") c.model.more = {{"sliding_window", 9}};
       };
       add(concat(family, tied ? ", tied" : "", ": an adapter"), shape);
       add(concat(family, tied ? ", tied" : "", ": all of it"), [=](Case& c) {
@@ -127,6 +128,9 @@ std::vector<Case> cases() {
     c.model.family = "qwen2";
     c.model.head_dim = 64;
     c.labelled_of = 40;
+  });
+  add("windows of some layers", [](Case& c) {
+    c.model.more = {{"use_sliding_window", true}, {"sliding_window", 20}, {"max_window_layers", 1}};
   });
   add("a small vocabulary", [](Case& c) { c.model.vocabulary = 17; });
   add("more rows than tiles have", [](Case& c) {
@@ -267,6 +271,12 @@ void check_work(const Case& c, const model::Source& source, const data::Batch& b
                     .tiling = tiling,
                     .whole_rows = kernel::HasCrossEntropy<D, T>};
   for (const Index length : c.lengths) pass.pairs += static_cast<double>(length * (length + 1)) / 2;
+  for (const Index window : source.config().windows) {
+    pass.windowed[window] = 0;
+    for (const Index length : c.lengths)
+      for (Index i = 1; i <= length; ++i)
+        pass.windowed[window] += static_cast<double>(window > 0 ? std::min(i, window) : i);
+  }
   const nn::Work work =
                      model::training_work(pass, model::shape_of<D, T>(blueprint_of(c, source), c.trains, c.recomputed)),
                  found = counted(profile);

@@ -381,7 +381,7 @@ TEST_CASE("share_prefixes: not on a device whose attention does not take the mod
   cpu::Device dev(1);
   train::settle_prefixes(dev, config, model);
   CHECK_FALSE(config.share_prefixes);
-  const kernel::AttentionShape heads = model::attention_shape(model);
+  const kernel::AttentionShape heads = model::attention_shape(model, 0);
   train::settle_prefixes(config, heads, false);
   CHECK(config.share_prefixes == false);
   config.share_prefixes = true;
@@ -390,6 +390,14 @@ TEST_CASE("share_prefixes: not on a device whose attention does not take the mod
         "key share_prefixes: given true, but the device's attention does not take it: the model has 4 heads of 80 "
         "numbers, and NPUs take heads of a multiple of 64, not too many, where the toolkit has RingAttentionUpdate; "
         "allowed: false");
+  model.windows = {0, 4096, 0};
+  config.share_prefixes = false;
+  train::settle_prefixes(dev, config, model);
+  CHECK(config.share_prefixes == false);
+  config.share_prefixes = true;
+  CHECK(message_of<ConfigError>([&] { train::settle_prefixes(config, model::attention_shape(model, 4096), false); }) ==
+        "key share_prefixes: given true, but the device's attention does not take it: the model has layers that see a "
+        "window of 4096 tokens; allowed: false");
 }
 
 }  // namespace share_prefixes_test

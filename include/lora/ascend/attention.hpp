@@ -143,6 +143,9 @@ namespace lora::kernel {
 /// and the gradients are those of each part of the keys, by the statistics of all. They are added up in float32, a
 /// row's own first, and rounded once. Bits of a sequence do not depend on the others.
 ///
+/// A window is the operator's band, which like the triangle ends at the lower right corner. Segments that have parents
+/// take none: a band knows nothing of how far away a parent's keys are.
+///
 /// Statistics of a call lie as its sequences want it, (H, rows, 8) of each by the vendor's documents. No call but
 /// theirs reads them, and all have the same sequences: a segment's rows.
 template <>
@@ -161,13 +164,13 @@ struct Attention<ascend::Device> {
     return {lora::save<float>(dev, rows, heads * copies), lora::save<float>(dev, rows, heads * copies)};
   }
 
-  /// What the operator that puts parts together takes by its documents, which has a row with all its heads in a core's
-  /// 192 KiB: C a multiple of 64 up to 768, H so many that H·C (6·sizeof(T) + 8) + 56·(8·H, rounded up to whole 64) is
-  /// no more than that. By default in float32, in which it takes fewest.
+  /// No window, and what the operator that puts parts together takes by its documents, which has a row with all its
+  /// heads in a core's 192 KiB: C a multiple of 64 up to 768, H so many that H·C (6·sizeof(T) + 8) + 56·(8·H, rounded
+  /// up to whole 64) is no more than that. By default in float32, in which it takes fewest.
   template <class T = float>
   static constexpr bool takes_trees(const AttentionShape& shape) {
     const Index numbers = shape.heads * shape.width, statistics = (shape.heads * copies + 63) / 64 * 64;
-    return shape.width % 64 == 0 && shape.width <= 768 &&
+    return shape.window == 0 && shape.width % 64 == 0 && shape.width <= 768 &&
            numbers * (6 * Index{sizeof(T)} + 8) + statistics * 56 <= Index{192} << 10;
   }
   /// In every type, where the toolkit has the operator.
@@ -175,8 +178,8 @@ struct Attention<ascend::Device> {
     return takes_trees(shape) && dev.toolkit().operators.ring_attention_update.there();
   }
 
-  /// Throws   ShapeError for segments with parents whose heads the operator does not take, DeviceError where the
-  /// toolkit lacks it
+  /// Throws   ShapeError for segments with parents under a window, or whose heads the operator does not take,
+  /// DeviceError where the toolkit lacks it
   template <class T>
   static void run(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                   std::span<const Segment> queries, std::span<const Segment> keys, View<D, T> out, Saved<T>* saved) {
@@ -223,6 +226,9 @@ struct Attention<ascend::Device> {
 
   template <class T>
   static void expect_trees(D& dev, std::string_view kernel, const AttentionShape& shape) {
+    if (shape.window > 0)
+      fail<ShapeError>("[", kernel, "] segments have parents, and each query sees a window of ", shape.window,
+                       " keys; expected one of the two");
     if (!takes_trees<T>(shape))
       fail<ShapeError>(
           "[", kernel, "] segments have parents, and ", shape.heads, " heads are ", shape.width, " wide, in ",
@@ -285,21 +291,22 @@ struct Attention<ascend::Device> {
     return begins_anywhere(x) ? x : ascend::compact(dev, x);
   }
 
-  /// One call: sequences of q against those of k and v, with the mask up to their lower right corners, without one
-  /// whole.
+  /// One call: sequences of q against those of k and v, with the mask up to their lower right corners and in the
+  /// window, without one whole.
   template <class T, class Mask>
   static void attend(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                      const std::vector<std::int64_t>& query_ends, const std::vector<std::int64_t>& key_ends,
                      const Mask& mask, View<D, float> top, View<D, float> sum, View<D, T> out) {
     const Arena::Scope scope(dev.arena());
     const Index h = shape.heads, g = shape.kv_heads;
+    const Sparsity sees = sparsity<Mask>(shape);
     const View<D, const T> own_q = ascend::aligned(dev, q), own_k = ascend::aligned(dev, k),
                            own_v = ascend::aligned(dev, v);
     ascend::write_aligned(dev, out, false, false, [&](View<D, T> place) {
       ascend::launch(dev, dev.toolkit().operators.flash_attention, ascend::heads(own_q, h), ascend::heads(own_k, g),
                      ascend::heads(own_v, g), ascend::no_operand, ascend::no_operand, ascend::no_operand, mask,
-                     ascend::no_operand, query_ends, key_ends, shape.scale, keep_all, any_distance, any_distance,
-                     std::int64_t{h}, layout, default_precision, sparse_mode<Mask>, ascend::heads(top, h),
+                     ascend::no_operand, query_ends, key_ends, shape.scale, keep_all, sees.before, sees.behind,
+                     std::int64_t{h}, layout, default_precision, sees.mode, ascend::heads(top, h),
                      ascend::heads(sum, h), ascend::empty_operand(ascend::acl_type<T>), ascend::heads(place, h));
     });
   }
@@ -417,6 +424,7 @@ struct Attention<ascend::Device> {
                             View<D, float> sum, View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
     const Arena::Scope scope(dev.arena());
     const Index h = shape.heads, g = shape.kv_heads;
+    const Sparsity sees = sparsity<Mask>(shape);
     const auto read = [&](View<D, const T> view, Index heads) {
       return ascend::heads(ascend::aligned(dev, view), heads);
     };
@@ -428,8 +436,8 @@ struct Attention<ascend::Device> {
           ascend::launch(dev, dev.toolkit().operators.flash_attention_grad, own_q, own_k, own_v, own_dout,
                          ascend::no_operand, ascend::no_operand, ascend::no_operand, mask, ascend::heads(top, h),
                          ascend::heads(sum, h), ascend::no_operand, own_out, ascend::no_operand, query_ends, key_ends,
-                         shape.scale, keep_all, any_distance, any_distance, std::int64_t{h}, layout, default_precision,
-                         sparse_mode<Mask>, ascend::heads(to_q, h), ascend::heads(to_k, g), ascend::heads(to_v, g),
+                         shape.scale, keep_all, sees.before, sees.behind, std::int64_t{h}, layout, default_precision,
+                         sees.mode, ascend::heads(to_q, h), ascend::heads(to_k, g), ascend::heads(to_v, g),
                          ascend::empty_operand(ascend::acl_type<T>));
         });
       });
@@ -440,9 +448,17 @@ struct Attention<ascend::Device> {
   static constexpr std::int64_t any_distance = std::numeric_limits<std::int32_t>::max();
   static constexpr const char* layout = "TND";
   static constexpr std::int64_t default_precision = 0;
+  /// Which keys a query sees, as the operators have it: a mode, and how many before and behind its own in a band.
+  struct Sparsity {
+    std::int64_t mode = 0, before = any_distance, behind = any_distance;
+  };
   /// Up to the bottom right corner: a sequence's last query sees its last key. Without a mask all is seen.
   template <class Mask>
-  static constexpr std::int64_t sparse_mode = std::same_as<Mask, ascend::Operand> ? 3 : 0;
+  static constexpr Sparsity sparsity(const AttentionShape& shape) {
+    if (!std::same_as<Mask, ascend::Operand>) return {};
+    if (shape.window == 0) return {.mode = 3};
+    return {.mode = 4, .before = shape.window - 1, .behind = 0};
+  }
 };
 
 }  // namespace lora::kernel

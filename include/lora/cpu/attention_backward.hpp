@@ -18,11 +18,15 @@ struct AttentionBackward {
   std::span<const Segment> segments;
   In<A> lse;
 
-  /// Packs the queries of segment b from `begin` on and their gradient; delta = Σ dout ∘ out.
-  QueryTile load_queries(Tile& t, std::size_t b, Index g, Index begin) const {
+  /// The queries of segment b from `begin` on.
+  QueryTile tile_of(const Tile& t, std::size_t b, Index begin) const {
+    return {begin, std::min(begin + t.queries, segments[b].size()), t.repeat, lead_of(b), shape.window};
+  }
+
+  /// Packs them and their gradient; delta = Σ dout ∘ out.
+  void load_queries(Tile& t, std::size_t b, Index g, const QueryTile& tile) const {
     const Segment& segment = segments[b];
-    const QueryTile tile{begin, std::min(begin + t.queries, segment.size()), t.repeat, lead_of(b)};
-    const Index rows = tile.rows(), all = padded(rows, 8);
+    const Index begin = tile.begin, rows = tile.rows(), all = padded(rows, 8);
     const auto of = [&](const In<T>& x) { return [&](Index r) { return row_of(t, x, segment, g, begin, r); }; };
     L::rows(rows, all, t.width, t.pad, of(q), t.q);
     L::rows(rows, all, t.width, t.pad, of(dout), t.dout);
@@ -35,7 +39,6 @@ struct AttentionBackward {
       t.delta[r] = L::dot(of(out)(r), of(dout)(r), t.width, t.pad, t.spare);
       t.lse[r] = lse.row(segment.begin + begin + r / t.repeat)[g * t.repeat + r % t.repeat];
     }
-    return tile;
   }
 
   /// Adds the gradients of the loaded queries and a tile of keys: dk, dv (rows of `pad` sums of these keys) and t.o,
@@ -54,7 +57,7 @@ struct AttentionBackward {
     for (Index r = first; r < all; ++r) {
       // With the keys' gradients alone, the next tile has other queries, not other keys.
       if (dq) t.prefetch_keys(k, v, g, of_k.row + key_tile, r - first, of_k.rows_end);
-      score_gradient(t, r, r < rows ? tile.seen(r, key, count) : 0);
+      score_gradient(t, r, r < rows ? tile.seen_keys(r, key, count) : SeenKeys{});
     }
     if (dk != nullptr) {
       tile_product<L>(padded(count, 8), t.p, Index{1}, key_tile, t.dout_stacked, pad, dv, pad, true,
@@ -73,9 +76,10 @@ struct AttentionBackward {
   /// The gradient of one tile of queries of segment b, and with dk, dv its contribution to the keys' of its tree, whose
   /// sums begin with row `first`.
   void queries(Tile& t, std::size_t b, Index g, Index begin, Rows<T> dq, Index first, A* dk, A* dv) const {
-    const QueryTile tile = load_queries(t, b, g, begin);
+    const QueryTile tile = tile_of(t, b, begin);
+    load_queries(t, b, g, tile);
     std::fill_n(t.o, padded(tile.rows(), 8) * t.pad, A(0));
-    for_key_tiles(segments, b, tile.keys_seen(tile.rows() - 1), [&](const KeyTile& of_k) {
+    for_key_tiles(segments, b, tile.first_key(0), tile.keys_seen(tile.rows() - 1), [&](const KeyTile& of_k) {
       const Index place = (of_k.row - first) * t.pad;
       add(t, tile, g, of_k, dk == nullptr ? nullptr : dk + place, dv == nullptr ? nullptr : dv + place, true);
     });
@@ -92,7 +96,10 @@ struct AttentionBackward {
     std::fill_n(dv_sums, key_tile * t.pad, A(0));
     const auto add_queries = [&](std::size_t of, Index from) {
       for (Index begin = from; begin < segments[of].size(); begin += t.queries) {
-        const QueryTile tile = load_queries(t, of, g, begin);
+        const QueryTile tile = tile_of(t, of, begin);
+        if (tile.first_key(0) >= lead + key + count)
+          break;  // the windows of these and later ones begin behind the keys
+        load_queries(t, of, g, tile);
         const Index seen = std::min(count, tile.keys_seen(tile.rows() - 1) - lead - key);
         add(t, tile, g, {lead + key, row, seen, row + seen}, dk_sums, dv_sums, false);
       }
@@ -124,11 +131,12 @@ struct AttentionBackward {
     for (Index c = 0; c < count; ++c) to[c] = narrowed<T>(from[c]);
   }
 
-  /// Row r, of which the first `seen` keys count: p = exp(score − lse), ds = scale · p ∘ (dp − delta).
-  static void score_gradient(Tile& t, Index r, Index seen) {
+  /// Row r, of the keys that it sees: p = exp(score − lse), ds = scale · p ∘ (dp − delta); 0 of others.
+  static void score_gradient(Tile& t, Index r, const SeenKeys& seen) {
     A *const p = t.s + r * key_tile, *const ds = t.dp + r * key_tile;
-    exponentials(p, seen, key_tile, t.scale, t.lse[r]);
-    softmax_gradient(p, ds, seen, key_tile, t.scale, t.delta[r]);
+    exponentials(p, seen.end, key_tile, t.scale, t.lse[r]);
+    std::fill_n(p, seen.first, A(0));
+    softmax_gradient(p, ds, seen.end, key_tile, t.scale, t.delta[r]);
 #if defined(LORA_BF16_PAIRS)
     if constexpr (L::pairing == 2) {
       round_to_words(ds, key_tile, t.ds + r * key_tile / 2);
@@ -167,8 +175,7 @@ void attention_backward(Device& dev, const AttentionBackward<T, L>& work, Rows<T
       // Sums of whole blocks of rows, which begin anywhere where a part does.
       longest = std::max(longest, rows == segment.size() ? rows : rows + 7);
     }
-    const auto size = static_cast<double>(segment.size());
-    const double more = size * (size + 2 * static_cast<double>(kernel::sequence_rows(work.segments, segment.parent)));
+    const double more = kernel::visible_pairs(work.segments, work.segments, b, work.shape.window);
     scores += more;
     total += more * static_cast<double>(work.shape.kv_heads);
     largest_item = std::max(largest_item, scores);

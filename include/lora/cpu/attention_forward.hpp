@@ -28,7 +28,7 @@ struct AttentionForward {
   void run(Tile& t, std::size_t segment, Index g, Index begin) const {
     const Segment& of_q = queries[segment];
     const Index lead = kernel::sequence_rows(keys, static_cast<Index>(segment)) - of_q.size();
-    const QueryTile tile{begin, std::min(begin + t.queries, of_q.size()), t.repeat, lead};
+    const QueryTile tile{begin, std::min(begin + t.queries, of_q.size()), t.repeat, lead, shape.window};
     const Index rows = tile.rows(), all = padded(rows, 8), pad = t.pad;
     const auto row_of = [&](const auto& x, Index r) {
       return x.row(of_q.begin + begin + r / t.repeat) + (g * t.repeat + r % t.repeat) * t.width;
@@ -39,7 +39,7 @@ struct AttentionForward {
     std::fill_n(t.total, all, A(0));
     std::fill_n(t.top, all, -std::numeric_limits<typename Tile::R>::infinity());
 
-    for_key_tiles(keys, segment, tile.keys_seen(rows - 1), [&](const KeyTile& of_k) {
+    for_key_tiles(keys, segment, tile.first_key(0), tile.keys_seen(rows - 1), [&](const KeyTile& of_k) {
       const Index key = of_k.key, count = of_k.count;
       L::transposed(k.row(of_k.row) + g * t.width, k.stride(), count, t.width, pad, t.spare, t.k_columns, key_tile);
       Index v_row = 0;
@@ -49,7 +49,7 @@ struct AttentionForward {
       const Index first = tile.first_block_seeing(key);
       for (Index r = first; r < all; ++r) {
         t.prefetch_keys(k, v, g, of_k.row + key_tile, r - first, of_k.rows_end);
-        probabilities(t, r, r < rows ? tile.seen(r, key, count) : 0);
+        probabilities(t, r, r < rows ? tile.seen_keys(r, key, count) : SeenKeys{});
       }
       tile_product<L>(all, t.p, key_tile / L::pairing, Index{1}, values, v_row, t.o, pad, true,
                       t.keys_seen(tile, key, count));
@@ -67,13 +67,14 @@ struct AttentionForward {
   }
 
  private:
-  /// Row r of scores, of which the first `seen` are visible, becomes exp(score − top); a new top rescales the sums so
+  /// Row r of scores becomes exp(score − top) of the keys that it sees, 0 of others; a new top rescales the sums so
   /// far.
-  static void probabilities(Tile& t, Index r, Index seen) {
+  static void probabilities(Tile& t, Index r, const SeenKeys& seen) {
     A* const row = t.s + r * key_tile;
-    if (seen > 0) {
-      const Index wide = padded(seen);
-      for (Index j = seen; j < wide; ++j) row[j] = row[0];
+    if (seen.end > 0) {
+      const Index wide = padded(seen.end);
+      for (Index j = seen.end; j < wide; ++j) row[j] = row[seen.first];
+      for (Index j = 0; j < seen.first; ++j) row[j] = row[seen.first];
       const auto top = largest(row, wide) * real_part(t.scale);
       if (top > t.top[r]) {
         const auto shrink = cpu::exp(t.top[r] - top);
@@ -83,7 +84,8 @@ struct AttentionForward {
         for (Index c = 0; c < t.pad; ++c) o[c] *= shrink;
         t.top[r] = top;
       }
-      exponentials(row, seen, key_tile, t.scale, t.top[r]);
+      exponentials(row, seen.end, key_tile, t.scale, t.top[r]);
+      std::fill_n(row, seen.first, A(0));
       t.total[r] += sum(row, wide);
     } else {
       std::fill_n(row, key_tile, A(0));

@@ -16,7 +16,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 namespace lora::cpu::detail {
 
-/// Keys of an item of work: a number that follows from the segment's keys alone, as bits do; 32 items at most.
+/// Keys of an item of work: a number that follows from how many the segment's query sees, as bits do; 32 items at most.
 inline Index step_keys(Index keys) { return padded(std::max<Index>(128, (keys + 31) / 32), 8); }
 
 /// s_j = q · k_j for eight keys, `stride` apart, of `width` numbers, a multiple of 16.
@@ -76,6 +76,12 @@ struct AttentionStep {
     float* result = nullptr;
   };
 
+  /// The keys that the query of segment b sees.
+  Segment seen(std::size_t b) const {
+    const Segment& all = keys[b];
+    return {shape.window > 0 ? std::max(all.begin, all.end - shape.window) : all.begin, all.end};
+  }
+
   Index repeat() const { return shape.heads / shape.kv_heads; }
   Index pad() const { return padded(shape.width, 16); }
   Index result_row() const { return pad() + 16; }
@@ -91,7 +97,7 @@ struct AttentionStep {
 
   void run(const Item& item, Scratch& t, Index most) const {
     const Index rows = repeat(), wide = pad(), row = result_row(), s_row = padded(most, 16);
-    const Segment& of_k = keys[item.segment];
+    const Segment of_k = seen(item.segment);
     const T* const query = q.row(queries[item.segment].begin) + item.head * rows * shape.width;
     std::fill_n(t.q, rows * wide, 0.0f);
     for (Index r = 0; r < rows; ++r)
@@ -188,13 +194,13 @@ template <class T>
 void attention_of_steps(Device& dev, const AttentionStep<T>& step) {
   using Item = typename AttentionStep<T>::Item;
   const auto parts_of = [&](std::size_t b) {
-    const Index of_k = step.keys[b].size();
+    const Index of_k = step.seen(b).size();
     return is_step(step.queries, step.keys, b) ? (of_k + step_keys(of_k) - 1) / step_keys(of_k) : 0;
   };
   Index count = 0, most = 0;
   for (std::size_t b = 0; b < step.queries.size(); ++b) {
     count += parts_of(b) * step.shape.kv_heads;
-    if (parts_of(b) > 0) most = std::max(most, std::min(step.keys[b].size(), step_keys(step.keys[b].size())));
+    if (parts_of(b) > 0) most = std::max(most, std::min(step.seen(b).size(), step_keys(step.seen(b).size())));
   }
   if (count == 0) return;
   const Arena::Scope scope(dev.arena());
@@ -205,7 +211,7 @@ void attention_of_steps(Device& dev, const AttentionStep<T>& step) {
   std::byte* const memory = thread_scratch(dev, counted.used());
   Item* next = items.data();
   for (std::size_t b = 0; b < step.queries.size(); ++b) {
-    const Index keys = step.keys[b].size(), size = step_keys(keys);
+    const Index keys = step.seen(b).size(), size = step_keys(keys);
     for (Index head = 0; head < step.shape.kv_heads && parts_of(b) > 0; ++head)
       for (Index begin = 0; begin < keys; begin += size, ++next)
         *next = Item{b, head, begin, std::min(begin + size, keys), results.row(next - items.data())};

@@ -27,22 +27,41 @@ using Rows = View<Device, T>;
 inline constexpr Index key_tile = 64;
 inline constexpr Index query_rows = 192;
 
+/// Keys [first, end) of a tile; none where both are 0.
+struct SeenKeys {
+  Index first = 0, end = 0;
+};
+
 /// The queries [begin, end) of one segment for all heads that share key head g. Row r is query begin + r / repeat under
-/// head g · repeat + r % repeat, so that the number of visible keys never falls from row to row.
+/// head g · repeat + r % repeat, so that what a row sees neither begins nor ends before what the row above it sees.
 struct QueryTile {
   Index begin = 0, end = 0;  ///< within the segment
   Index repeat = 1;          ///< H / G
   Index lead = 0;            ///< keys of the sequence minus queries of the segment
+  Index window = 0;          ///< of the shape
 
   Index rows() const { return (end - begin) * repeat; }
-  /// Keys [0, keys_seen) of the sequence are seen by row r.
+  /// Keys [first_key, keys_seen) of the sequence are seen by row r.
   Index keys_seen(Index row) const { return lead + begin + row / repeat + 1; }
-  /// How many of the `count` keys from `key` on are visible to row r; rows past the last count as the last.
+  Index first_key(Index row) const { return window > 0 ? std::max<Index>(0, keys_seen(row) - window) : 0; }
+  /// How many of the `count` keys from `key` on row r sees or has behind it; rows past the last count as the last.
   Index seen(Index row, Index key, Index count) const {
     return std::clamp<Index>(keys_seen(std::min(row, rows() - 1)) - key, 0, count);
   }
-  /// The first row that sees `key`.
+  /// How many of them lie before its window.
+  Index passed(Index row, Index key, Index count) const {
+    return std::clamp<Index>(first_key(std::min(row, rows() - 1)) - key, 0, count);
+  }
+  /// Which of them it sees.
+  SeenKeys seen_keys(Index row, Index key, Index count) const {
+    const SeenKeys keys{passed(row, key, count), seen(row, key, count)};
+    return keys.first < keys.end ? keys : SeenKeys{};
+  }
+  /// The first row that sees `key`, and the one behind the last.
   Index first_seeing(Index key) const { return std::clamp<Index>((key - lead - begin) * repeat, 0, rows()); }
+  Index end_seeing(Index key) const {
+    return window > 0 ? std::clamp<Index>((key + window - lead - begin) * repeat, 0, rows()) : rows();
+  }
   /// The first row of its block: products of earlier blocks need neither this key nor later ones.
   Index first_block_seeing(Index key) const { return first_seeing(key) / 8 * 8; }
 };
@@ -186,19 +205,21 @@ struct AttentionTile {
   /// The range that rows [r, r + n) need of a product with the keys: the whole inner extent, the visible columns.
   auto columns_seen(const QueryTile& tile, Index key, Index count) const {
     return [&tile, key, count, depth = words](Index r, Index n) {
-      return TileRange{0, depth, tile.seen(r + n - 1, key, count)};
+      return TileRange{0, depth, tile.passed(r, key, count) < count ? tile.seen(r + n - 1, key, count) : 0};
     };
   }
   /// The range that they need of a product over the keys: the visible keys, all columns.
   auto keys_seen(const QueryTile& tile, Index key, Index count) const {
     return [&tile, key, count, columns = width](Index r, Index n) {
-      return TileRange{0, (tile.seen(r + n - 1, key, count) + pairing - 1) / pairing, columns};
+      return TileRange{tile.passed(r, key, count) / pairing, (tile.seen(r + n - 1, key, count) + pairing - 1) / pairing,
+                       columns};
     };
   }
-  /// The range that the keys [j, j + n) of the tile need of a product over the queries: those that see the first one.
+  /// The range that the keys [j, j + n) of the tile need of a product over the queries: those that see any of them.
   auto queries_seeing(const QueryTile& tile, Index key) const {
-    return [&tile, key, columns = width](Index j, Index) {
-      return TileRange{tile.first_seeing(key + j) / pairing, (tile.rows() + pairing - 1) / pairing, columns};
+    return [&tile, key, columns = width](Index j, Index n) {
+      return TileRange{tile.first_seeing(key + j) / pairing, (tile.end_seeing(key + j + n - 1) + pairing - 1) / pairing,
+                       columns};
     };
   }
 
@@ -235,13 +256,13 @@ struct KeyTile {
   Index rows_end = 0;  ///< of what is seen of the part
 };
 
-/// Calls use(KeyTile) for the keys below `end` of the sequence that ends with segment b, in their order. A tile lies in
-/// one part.
+/// Calls use(KeyTile) for the keys [begin, end) of the sequence that ends with segment b, in their order. A tile lies
+/// in one part, and begins whole tiles behind the part's beginning whatever `begin` is.
 template <class Use>
-void for_key_tiles(std::span<const Segment> keys, std::size_t b, Index end, const Use& use) {
+void for_key_tiles(std::span<const Segment> keys, std::size_t b, Index begin, Index end, const Use& use) {
   kernel::for_each_part(keys, static_cast<Index>(b), [&](Index first, const Segment& part) {
     const Index seen = std::min(end, first + part.size());
-    for (Index key = first; key < seen; key += key_tile)
+    for (Index key = first + std::max<Index>(0, begin - first) / key_tile * key_tile; key < seen; key += key_tile)
       use(KeyTile{key, part.begin + key - first, std::min(key_tile, seen - key), part.begin + seen - first});
   });
 }
@@ -275,9 +296,10 @@ inline double attention_work(std::span<const Segment> queries, std::span<const S
                              const AttentionShape& shape, Index items) {
   double scores = 0, reads = 0;
   for (std::size_t b = 0; b < queries.size(); ++b) {
-    const Index seen = kernel::sequence_rows(keys, static_cast<Index>(b));
-    scores += static_cast<double>(shape.heads * queries[b].size()) * static_cast<double>(seen);
-    reads += static_cast<double>(2 * shape.kv_heads * seen * shape.width);
+    const Index rows = queries[b].size(), all = kernel::sequence_rows(keys, static_cast<Index>(b));
+    const Index seen = shape.window > 0 ? std::min(all, shape.window) : all, read = std::min(all, seen + rows);
+    scores += static_cast<double>(shape.heads * rows) * static_cast<double>(seen);
+    reads += static_cast<double>(2 * shape.kv_heads * read * shape.width);
   }
   return (scores * (static_cast<double>(shape.width) / 6 + 4) + reads) / static_cast<double>(std::max<Index>(items, 1));
 }

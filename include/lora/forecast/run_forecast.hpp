@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -102,8 +103,9 @@ train::TrafficBasis traffic_basis(const model::Blueprint& blueprint, const setti
 /// That of the rank that sends most.
 std::vector<train::Traffic> most_traffic(const train::TrafficBasis& basis);
 
-/// Of a run without data: of sequences that all have cutoff_len tokens, each with a label.
-train::StepBatches full_batches(const settings::Config& config);
+/// Of a run without data: of sequences that all have cutoff_len tokens, each with a label. `windows`: of the model's
+/// layers.
+train::StepBatches full_batches(const settings::Config& config, std::span<const Index> windows = {});
 
 namespace detail {
 
@@ -195,7 +197,8 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
   for (std::size_t stage = 0; stage < stages; ++stage) {
     const model::Trained trains = plan ? plan->stages()[stage].trains : model::Trained();
     const train::StepBatches batches =
-        plan ? train::first_batches(*plan, stage, run->data.train(), config) : full_batches(config);
+        plan ? train::first_batches(*plan, stage, run->data.train(), config, blueprint.config.windows)
+             : full_batches(config, blueprint.config.windows);
     StepForecast step{train::step_work<D, T>(batches, target.machine, blueprint, trains, recomputed)};
     const double share = 1.0 / basis.shards(config);
     const train::StepWork own = train::step_work<D, T>(train::busiest(batches, config, ranks), target.machine,

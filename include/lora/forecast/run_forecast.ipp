@@ -1,16 +1,20 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/forecast/run_forecast.hpp"
 
 namespace lora::forecast {
 
-LORA_INLINE train::StepBatches full_batches(const settings::Config& config) {
+LORA_INLINE train::StepBatches full_batches(const settings::Config& config, std::span<const Index> windows) {
   const inputs::MicroBatchLimit limit = inputs::micro_batch_limit(config);
   const Index length = config.cutoff_len;
   const Index together = limit.tokens > 0 ? std::max<Index>(1, limit.tokens / length) : limit.sequences;
+  const std::vector<kernel::Segment> sequence{{0, length}};
+  const auto of_sequence = [&](Index window) { return kernel::visible_pairs(sequence, sequence, window); };
   train::StepBatches result{.sequences = config.sequences_per_step()};
   const Index most = std::min(together, result.sequences);
   if (constexpr Index tokens = Index{1} << 31; most > tokens / length)
@@ -24,9 +28,10 @@ LORA_INLINE train::StepBatches full_batches(const settings::Config& config) {
     const auto own = data::StepPlan::unit_of({0, result.sequences}, unit, config.step_units);
     for (Index left = own.end - own.begin; left > 0; left -= together) {
       const Index count = std::min(together, left), rows = count * length;
-      result.batches.push_back(
-          {rows, rows, rows - count,  // the first token of a sequence has no label
-           static_cast<double>(count) * static_cast<double>(length) * static_cast<double>(length + 1) / 2, unit});
+      result.batches.push_back({rows, rows, rows - count,  // the first token of a sequence has no label
+                                static_cast<double>(count) * of_sequence(0), unit});
+      for (const Index window : windows)
+        if (window > 0) result.batches.back().windowed[window] = static_cast<double>(count) * of_sequence(window);
     }
   }
   return result;

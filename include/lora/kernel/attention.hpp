@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <span>
 #include <string_view>
 
@@ -16,6 +18,7 @@ struct AttentionShape {
   Index kv_heads = 0;  ///< G, a divisor of H; query head h reads key head h / (H / G)
   Index width = 0;     ///< C
   double scale = 1;    ///< of the scores, usually C^(−½)
+  Index window = 0;    ///< keys that a query sees at most, the last up to its own; 0: all up to its own
 };
 
 /// A backend specialises it with run, backward, a type Saved<T> that holds what its own backward needs, and
@@ -80,6 +83,7 @@ void check_attention(std::string_view operation, const AttentionShape& shape, co
                      std::span<const Segment> queries, std::span<const Segment> keys) {
   if (shape.kv_heads <= 0 || shape.heads % shape.kv_heads != 0)
     fail<ShapeError>("[", operation, "] ", shape.heads, " heads can't share ", shape.kv_heads, " key heads");
+  if (shape.window < 0) fail<ShapeError>("[", operation, "] a window of ", shape.window, " keys; expected 0 or more");
   expect_shape(operation, "q", q, q.rows(), shape.heads * shape.width);
   expect_shape(operation, "k", k, k.rows(), shape.kv_heads * shape.width);
   if (queries.size() != keys.size())
@@ -96,14 +100,20 @@ void check_attention(std::string_view operation, const AttentionShape& shape, co
 
 }  // namespace detail
 
-/// Pairs of a query and a key that it sees, over all segments.
-inline double visible_pairs(std::span<const Segment> queries, std::span<const Segment> keys) {
+/// Pairs of a query of segment b and a key that it sees.
+inline double visible_pairs(std::span<const Segment> queries, std::span<const Segment> keys, std::size_t b,
+                            Index window) {
+  const Index all = queries[b].size(), before = sequence_rows(keys, static_cast<Index>(b)) - all;
+  const Index growing = window > 0 ? std::clamp<Index>(window - before, 0, all) : all;  // queries that see all
+  const auto count = static_cast<double>(growing);
+  return count * static_cast<double>(before) + count * (count + 1) / 2 +
+         static_cast<double>(all - growing) * static_cast<double>(window);
+}
+
+/// The same over all segments.
+inline double visible_pairs(std::span<const Segment> queries, std::span<const Segment> keys, Index window = 0) {
   double pairs = 0;
-  for (std::size_t b = 0; b < queries.size(); ++b) {
-    const auto q = static_cast<double>(queries[b].size()),
-               k = static_cast<double>(sequence_rows(keys, static_cast<Index>(b)));
-    pairs += q * (k - q) + q * (q + 1) / 2;
-  }
+  for (std::size_t b = 0; b < queries.size(); ++b) pairs += visible_pairs(queries, keys, b, window);
   return pairs;
 }
 
@@ -113,7 +123,7 @@ namespace detail {
 template <class D>
 Span<D> attention_span(D& dev, std::string_view name, const AttentionShape& shape, int products,
                        std::span<const Segment> queries, std::span<const Segment> keys, double bytes) {
-  const double pairs = dev.profile() == nullptr ? 0 : visible_pairs(queries, keys);
+  const double pairs = dev.profile() == nullptr ? 0 : visible_pairs(queries, keys, shape.window);
   return Span(dev, "attention", name, 2 * products * count_of(shape.heads, shape.width) * pairs, bytes);
 }
 
@@ -121,13 +131,13 @@ Span<D> attention_span(D& dev, std::string_view name, const AttentionShape& shap
 
 /// Causal attention within each sequence; sequences do not see each other.
 ///   out_i = Σ_j p_ij v_j,   p_i = softmax_j(scale · q_i · k_j),   j ≤ i + (keys of the sequence − queries of the
-///   segment)
+///   segment), and with a window the last of these alone, so many
 /// Shapes   q, out (N, H·C) · k, v (M, G·C); queries[b] are rows of q, keys[b] rows of k; a segment's last query sees
 ///          its last key, so that M > N serves decoding with a cache. Where keys[b] has a parent, the keys of that
 ///          segment and of those that it descends from come before its own
 /// Writes   out (rows of no segment stay untouched), *saved (nullptr: nothing is kept)
 /// Source   Vaswani et al. 2017; Dao et al. 2022 (tiles instead of an (S, S) matrix); Ainslie et al. 2023 (shared
-///          heads)
+///          heads); Beltagy et al. 2020 (windows)
 template <class D, class T>
 void attention(D& dev, const AttentionShape& shape, View<D, const T> q, ConstView<D, T> k, ConstView<D, T> v,
                std::span<const Segment> queries, std::span<const Segment> keys, OutView<D, T> out,

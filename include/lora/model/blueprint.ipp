@@ -83,8 +83,12 @@ LORA_INLINE DecoderShape shape_of(const Blueprint& blueprint, const std::functio
     const std::string prefix = concat("model.layers.", i, ".");
     const auto norm = [&](const char* name) { return trained(concat(prefix, name, ".weight")); };
     const bool first_norm = norm("input_layernorm");
-    nn::SelfAttentionShape attention{c.hidden_size, c.num_attention_heads, c.num_key_value_heads, c.head_dim,
-                                     c.qk_norm};
+    nn::SelfAttentionShape attention{.width = c.hidden_size,
+                                     .heads = c.num_attention_heads,
+                                     .kv_heads = c.num_key_value_heads,
+                                     .head_dim = c.head_dim,
+                                     .window = c.windows[static_cast<std::size_t>(i)],
+                                     .qk_norm = c.qk_norm};
     attention.norm_trains = first_norm;
     attention.norms_train = first_norm || norm("self_attn.q_norm") || norm("self_attn.k_norm");
     attention.qkv_proj = group_of(i, projection_groups[0]);

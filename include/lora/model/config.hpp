@@ -16,7 +16,7 @@ namespace lora::model {
 
 /// A decoder's architecture, from a Hugging Face config.json or GGUF metadata.
 struct Config {
-  std::string model_type;         ///< qwen2, qwen3, llama or smollm3
+  std::string model_type;         ///< llama, mistral, qwen2, qwen3 or smollm3
   Index hidden_size = 0;          // E
   Index intermediate_size = 0;    // F
   Index num_hidden_layers = 0;    // L
@@ -27,7 +27,8 @@ struct Config {
   Index max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   nn::RopeConfig rope;
-  std::vector<bool> rotates;  ///< per layer: false is a layer without rotary embedding
+  std::vector<bool> rotates;   ///< per layer: false is a layer without rotary embedding
+  std::vector<Index> windows;  ///< per layer: keys that a query sees at most, its own with them; 0: all before it
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
@@ -39,6 +40,9 @@ struct Config {
   std::optional<std::int32_t> pad_token_id{};  ///< negative: counted from the end of the vocabulary
   double initializer_range = 0.02;             ///< standard deviation of weights that nothing has trained
 };
+
+/// The narrowest window of any layer; 0 if none has one.
+Index narrowest_window(const Config& config);
 
 /// The longest sequence that a model supports, including rope scaling; 0 if unknown.
 Index longest_sequence(const Config& config);
@@ -70,6 +74,11 @@ double theta_of(const io::JsonView& json, double otherwise);
 
 /// Which layers use rotary embedding: all except by no_rope_layers (1 = uses RoPE) or smollm3's default.
 std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3);
+
+/// The window of each layer, as transformers has it: of mistral sliding_window counts for all layers, of qwen2 and
+/// qwen3 where use_sliding_window is true, for those of layer_types or from max_window_layers on. Throws   FormatError
+/// for one that others would use, or types of layers that go with no window
+std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type);
 
 /// The ids of a field with one id or an array; none if it is absent.
 std::vector<std::int32_t> ids_of(const io::JsonView& json, std::string_view key);

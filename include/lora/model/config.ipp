@@ -7,6 +7,13 @@
 
 namespace lora::model {
 
+LORA_INLINE Index narrowest_window(const Config& config) {
+  Index narrowest = 0;
+  for (const Index window : config.windows)
+    if (window > 0 && (narrowest == 0 || window < narrowest)) narrowest = window;
+  return narrowest;
+}
+
 LORA_INLINE Index longest_sequence(const Config& config) {
   const bool scaled = config.rope.scaling != nn::RopeConfig::Scaling::none;
   const double stretched = scaled ? config.rope.factor * config.rope.original_max_position_embeddings : 0;
@@ -17,7 +24,7 @@ LORA_INLINE Index longest_sequence(const Config& config) {
 
 namespace lora::model::detail {
 
-constexpr std::string_view supported_models = "llama, qwen2, qwen3, smollm3";
+constexpr std::string_view supported_models = "llama, mistral, qwen2, qwen3, smollm3";
 
 /// Rejects a field unless it is absent or has the value that means "off", if there is one.
 LORA_INLINE void require_off(const io::JsonView& json, std::string_view field,
@@ -146,7 +153,7 @@ LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, double default_thet
   return rope;
 }
 
-/// Rejects a sliding window that some layer would use; one that is configured but off is allowed.
+/// Rejects a sliding window that some layer of a type without one would use; one that is configured but off is allowed.
 LORA_INLINE void refuse_sliding_window(const io::JsonView& json, Index layers) {
   if (const auto types = json.get<std::vector<std::string>>("layer_types")) {
     for (const auto& type : *types)
@@ -165,9 +172,53 @@ LORA_INLINE void refuse_sliding_window(const io::JsonView& json, Index layers) {
               ", which is not supported");
 }
 
+/// Whether each layer slides by layer_types; nothing where it is left out.
+LORA_INLINE std::optional<std::vector<bool>> sliding_layers(const io::JsonView& json, Index layers) {
+  const auto types = json.get<std::vector<std::string>>("layer_types");
+  if (!types) return std::nullopt;
+  if (std::ssize(*types) != layers)
+    json.fail("\"layer_types\" has ", types->size(), " entries for ", layers, " layers");
+  std::vector<bool> sliding;
+  for (const auto& type : *types) {
+    if (type != "full_attention" && type != "sliding_attention")
+      json.fail("\"layer_types\" has \"", type,
+                "\", which is not supported; expected full_attention or sliding_attention");
+    sliding.push_back(type == "sliding_attention");
+  }
+  return sliding;
+}
+
 }  // namespace lora::model::detail
 
 namespace lora::model {
+
+LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type) {
+  std::vector<Index> windows(static_cast<std::size_t>(layers), 0);
+  const bool all_layers = model_type == "mistral";
+  if (!all_layers && model_type != "qwen2" && model_type != "qwen3") {
+    detail::refuse_sliding_window(json, layers);
+    return windows;
+  }
+  Index window = 0;
+  if (all_layers || json.get<bool>("use_sliding_window").value_or(false)) {
+    // If left out, it has a default; only null means none.
+    window = json.json().contains("sliding_window") ? json.get<Index>("sliding_window").value_or(0) : 4096;
+    if (json.has("sliding_window")) detail::check_extent("sliding_window", window, json.place(), Index{1} << 30);
+  }
+  const auto sliding = detail::sliding_layers(json, layers);
+  const Index first = all_layers || sliding ? 0 : json.get<Index>("max_window_layers").value_or(28);
+  for (Index i = std::max<Index>(first, 0); i < layers; ++i) {
+    const auto layer = static_cast<std::size_t>(i);
+    const bool slides = sliding && (*sliding)[layer];
+    if (slides && window == 0)
+      json.fail("\"layer_types\" has \"sliding_attention\" for layer ", i, ", but there is no sliding window");
+    if (all_layers && sliding && !slides && window > 0)
+      json.fail("\"layer_types\" has \"full_attention\" for layer ", i, ", but \"sliding_window\" ", window,
+                " counts for all layers of ", model_type);
+    if (all_layers || !sliding || slides) windows[layer] = window;
+  }
+  return windows;
+}
 
 LORA_INLINE std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3) {
   std::vector<bool> rotates(static_cast<std::size_t>(layers), true);
@@ -196,7 +247,8 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   config.model_type = json.at<std::string>("model_type");
   const bool qwen2 = config.model_type == "qwen2", qwen3 = config.model_type == "qwen3";
   const bool llama = config.model_type == "llama", smollm3 = config.model_type == "smollm3";
-  if (!qwen2 && !qwen3 && !llama && !smollm3)
+  const bool mistral = config.model_type == "mistral";
+  if (!qwen2 && !qwen3 && !llama && !smollm3 && !mistral)
     json.fail("\"model_type\" is \"", config.model_type, "\", which is not supported; expected one of ",
               detail::supported_models);
   const auto count = [&](std::string_view key) { return json.at<Index>(key); };
@@ -210,13 +262,14 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   // If left out, transformers has a default; null means as many as heads.
   const Index kv_heads = content.contains("num_key_value_heads") || llama ? config.num_attention_heads
                          : smollm3                                        ? 4
+                         : mistral                                        ? 8
                                                                           : 32;
   config.num_key_value_heads = json.get<Index>("num_key_value_heads").value_or(kv_heads);
   config.head_dim = json.get<Index>("head_dim").value_or(qwen3 ? 128 : config.hidden_size / config.num_attention_heads);
   config.max_position_embeddings = json.get<Index>("max_position_embeddings").value_or(0);
   config.rms_norm_eps = json.get<double>("rms_norm_eps").value_or(1e-6);
   config.tie_word_embeddings = json.get<bool>("tie_word_embeddings").value_or(smollm3);
-  const bool attention_bias = json.get<bool>("attention_bias").value_or(false);
+  const bool attention_bias = !mistral && json.get<bool>("attention_bias").value_or(false);
   config.qkv_bias = qwen2 || attention_bias;
   config.o_bias = !qwen2 && attention_bias;
   config.mlp_bias = (llama || smollm3) && json.get<bool>("mlp_bias").value_or(false);
@@ -239,8 +292,7 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   detail::require_off(json, "num_local_experts", 0);
   detail::require_off(json, "partial_rotary_factor", 1);
   detail::require_off(json, "quantization_config");
-  detail::refuse_sliding_window(json, config.num_hidden_layers);
-
+  config.windows = windows_of(json, config.num_hidden_layers, config.model_type);
   config.rotates = rotates_of(json, config.num_hidden_layers, smollm3);
   detail::check(config, where);
   return config;

@@ -17,6 +17,10 @@ namespace lora::model {
 /// every fourth.
 std::vector<bool> rotates_in_gguf(std::string_view architecture, Index layers);
 
+/// What GGUF calls the architecture of a model: that of llama for mistral as well, which but for windows computes the
+/// same.
+std::string_view gguf_architecture(const Config& config);
+
 /// A model's config from a GGUF file's metadata and tensors (architectures llama, qwen2, qwen3, smollm3).
 Config read_config(const io::Gguf& file);
 

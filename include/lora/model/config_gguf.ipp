@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "lora/core/config.hpp"
@@ -78,6 +79,10 @@ LORA_INLINE std::vector<bool> rotates_in_gguf(std::string_view architecture, Ind
   return rotates;
 }
 
+LORA_INLINE std::string_view gguf_architecture(const Config& config) {
+  return config.model_type == "mistral" ? std::string_view("llama") : config.model_type;
+}
+
 LORA_INLINE Config read_config(const io::Gguf& file) {
   const std::string& where = file.name();
   Config config;
@@ -130,6 +135,7 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   config.mlp_bias = file.find("blk.0.ffn_gate.bias") != nullptr;
   config.qk_norm = arch == "qwen3";
   config.rotates = rotates_in_gguf(arch, config.num_hidden_layers);
+  config.windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
   for (const auto* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
     if (const auto id = file.get<std::int32_t>(name);
         id && std::count(config.eos_token_ids.begin(), config.eos_token_ids.end(), *id) == 0)

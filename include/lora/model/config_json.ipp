@@ -5,6 +5,19 @@
 
 namespace lora::model::detail {
 
+/// The fields that say which layers have a window, and of how many keys. mistral's has a default, which null takes
+/// away.
+LORA_INLINE void write_windows(io::Json& json, const Config& config) {
+  const Index window = narrowest_window(config);
+  if (window > 0 || config.model_type == "mistral")
+    json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
+  if (window == 0 || config.model_type == "mistral") return;
+  json["use_sliding_window"] = true;
+  json["layer_types"] = io::Json::array();
+  for (const Index own : config.windows)
+    json["layer_types"].push_back(own > 0 ? "sliding_attention" : "full_attention");
+}
+
 /// no_rope_layers in smollm3's form: 1 = uses RoPE.
 LORA_INLINE io::Json no_rope_layers_of(const Config& config) {
   io::Json uses = io::Json::array();
@@ -37,6 +50,7 @@ LORA_INLINE std::vector<Index> unwritable_no_rope_layers(const Config& config) {
 
 LORA_INLINE std::string_view class_of(const Config& config) {
   constexpr std::pair<std::string_view, std::string_view> classes[] = {{"llama", "LlamaForCausalLM"},
+                                                                       {"mistral", "MistralForCausalLM"},
                                                                        {"qwen2", "Qwen2ForCausalLM"},
                                                                        {"qwen3", "Qwen3ForCausalLM"},
                                                                        {"smollm3", "SmolLM3ForCausalLM"}};
@@ -69,6 +83,7 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
   } else if (config.model_type == "qwen3") {
     json["attention_bias"] = config.qkv_bias;
   }
+  detail::write_windows(json, config);
   json["rope_theta"] = config.rope.theta;
   const auto& rope = config.rope;
   switch (rope.scaling) {
@@ -116,6 +131,8 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
     fail<FormatError>(where, ": has ", said(config), ", which no config.json of a ", config.model_type,
                       " model can express; it would mean ", said(back));
   }
+  if (back.windows != config.windows)
+    fail<FormatError>(where, ": has windows that no config.json of a ", config.model_type, " model can express");
   return json;
 }
 

@@ -26,7 +26,7 @@ std::optional<DType> gguf_dtype(std::string_view outtype);
 DType gguf_dtype_of(const Source& source);
 
 /// Whether a GGUF file can say what such a model computes, to llama.cpp. Throws   FormatError for layers without rotary
-/// embedding other than smollm3's, scalings and biases that the architecture has none of there
+/// embedding other than smollm3's, sliding windows, scalings and biases that the architecture has none of there
 void check_gguf(const Config& config, const std::string& where);
 
 /// The metadata of a model's file but for its tokenizer.

@@ -100,7 +100,7 @@ LORA_INLINE DType gguf_dtype_of(const Source& source) {
 }
 
 LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
-  const std::string& arch = config.model_type;
+  const std::string_view arch = gguf_architecture(config);
   const auto refuse = [&](std::string_view what, std::string_view expected) {
     fail<FormatError>(where, ": ", what, ", which llama.cpp's ", arch, " has no place for; expected ", expected);
   };
@@ -110,6 +110,8 @@ LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
       refuse(concat("layer ", i, " runs ", config.rotates[i] ? "with" : "without", " rotary embedding"),
              arch == "smollm3" ? "every fourth layer without, and the others with it"
                                : "all with it: export a smollm3 or use transformers");
+  if (const Index window = narrowest_window(config); window > 0)
+    refuse(concat("attention has a sliding window of ", window, " tokens"), "none");
   const bool llama = arch == "llama", qwen2 = arch == "qwen2";
   if (!detail::gguf_rope_factors(config).empty() && !llama)
     refuse("rope_scaling is Llama 3.1's", "none, linear or yarn");
@@ -125,7 +127,7 @@ LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
 }
 
 LORA_INLINE io::GgufMetadata gguf_metadata(const Config& config, DType dtype, const std::string& name) {
-  const std::string& arch = config.model_type;
+  const std::string arch(gguf_architecture(config));
   io::GgufMetadata metadata;
   metadata.add("general.architecture", arch);
   metadata.add("general.type", "model");
@@ -162,7 +164,7 @@ LORA_INLINE std::vector<io::TensorDeclaration> gguf_tensors(const Config& config
 }
 
 LORA_INLINE GgufAdapter::GgufAdapter(AdapterFiles files, const Config& config, std::optional<DType> dtype)
-    : files_(std::move(files)), architecture_(config.model_type) {
+    : files_(std::move(files)), architecture_(gguf_architecture(config)) {
   check_adapter(files_, config);
   const AdapterConfig& adapter = files_.config;
   if (!adapter.whole_modules.empty())

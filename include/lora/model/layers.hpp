@@ -13,10 +13,10 @@
 
 namespace lora::model {
 
-/// Of every layer.
-inline kernel::AttentionShape attention_shape(const Config& config) {
+/// Of every layer with this window.
+inline kernel::AttentionShape attention_shape(const Config& config, Index window) {
   return {config.num_attention_heads, config.num_key_value_heads, config.head_dim,
-          1 / std::sqrt(static_cast<double>(config.head_dim))};
+          1 / std::sqrt(static_cast<double>(config.head_dim)), window};
 }
 
 /// Builds the modules of a model from the tensors that a Loader reads, which it asks for in the order of the model.
@@ -40,7 +40,7 @@ class LayerBuilder {
       attention.q_norm = norm(prefix + "self_attn.q_norm.weight");
       attention.k_norm = norm(prefix + "self_attn.k_norm.weight");
     }
-    attention.shape = attention_shape(config_);
+    attention.shape = attention_shape(config_, config_.windows[static_cast<std::size_t>(i)]);
     attention.rotary = config_.rotates[static_cast<std::size_t>(i)] ? &rotary_ : nullptr;
     attention.layer = i;
     attention.norm = norm(prefix + "input_layernorm.weight");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
+#include "lora/model/config_gguf.hpp"
 #include "lora/model/tensors.hpp"
 
 namespace lora::model {
@@ -13,7 +14,8 @@ namespace lora::model {
 LORA_INLINE std::vector<TensorInfo> tensors_of(const Config& c) {
   using Kind = TensorInfo::Kind;
   const Index e = c.hidden_size, v = c.vocab_size;
-  const bool permuted = c.model_type == "llama" || c.model_type == "smollm3";
+  const std::string_view arch = gguf_architecture(c);
+  const bool permuted = arch == "llama" || arch == "smollm3";
   std::vector<TensorInfo> tensors;
   const auto add = [&](TensorInfo tensor) { tensors.push_back(std::move(tensor)); };
   add({"model.embed_tokens.weight", "token_embd.weight", {v, e}, Kind::embedding});

@@ -112,6 +112,7 @@ struct SelfAttentionShape {
   Index heads = 0;     ///< H
   Index kv_heads = 0;  ///< G
   Index head_dim = 0;  ///< C
+  Index window = 0;    ///< keys that a query sees at most; 0: all before it
   bool qk_norm = false;
   bool norms_train = false;  ///< any of its three
   bool norm_trains = false;  ///< the first of them

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <utility>
 
 #include "lora/core/config.hpp"
@@ -37,15 +38,20 @@ struct Work {
 
 /// The rows of a pass, the types that it computes in, and how its device divides the work.
 struct WorkPass {
-  Index rows = 0;      ///< N
-  Index labelled = 0;  ///< n
-  Index wanted = 0;    ///< rows of a layer's output that anything reads; 0: all
-  double pairs = 0;    ///< of a query and a key that it sees: Σ S (S + 1) / 2 of sequences of S tokens
-  double element = 4;  ///< bytes of T
-  double sum = 4;      ///< bytes of Accum<T>
+  Index rows = 0;                      ///< N
+  Index labelled = 0;                  ///< n
+  Index wanted = 0;                    ///< rows of a layer's output that anything reads; 0: all
+  double pairs = 0;                    ///< of a query and a key that it sees: Σ S (S + 1) / 2 of sequences of S tokens
+  std::map<Index, double> windowed{};  ///< the same by the window of a layer
+  double element = 4;                  ///< bytes of T
+  double sum = 4;                      ///< bytes of Accum<T>
   Tiling tiling;
   bool whole_rows = false;  ///< the loss takes whole rows of logits, and keeps them for its gradient
 
+  double pairs_in(Index window) const {
+    const auto found = windowed.find(window);
+    return found == windowed.end() ? pairs : found->second;
+  }
   bool narrow() const { return element < sum; }
   /// Of what is computed of the wanted rows alone.
   WorkPass wanted_part() const {

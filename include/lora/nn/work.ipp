@@ -61,7 +61,7 @@ inline Work project_work(const WorkPass& pass, const SelfAttentionShape& shape) 
 
 inline Work attention_work(const WorkPass& pass, const SelfAttentionShape& shape, int products) {
   Work work;
-  work.attention = 2 * products * number(shape.heads) * number(shape.head_dim) * pass.pairs;
+  work.attention = 2 * products * number(shape.heads) * number(shape.head_dim) * pass.pairs_in(shape.window);
   return work;
 }
 

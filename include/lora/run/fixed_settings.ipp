@@ -96,6 +96,7 @@ LORA_INLINE io::Json model_settings(const model::Source& source) {
   note({Scaling::yarn}, "mscale", rope.mscale);
   note({Scaling::yarn}, "mscale_all_dim", rope.mscale_all_dim);
   note({Scaling::yarn}, "truncate", rope.truncate);
+  if (model::narrowest_window(shape) > 0) json["sliding_window"] = shape.windows;
   if (!source.is_initial()) return json;
   json["initializer_range"] = shape.initializer_range;
   json["pad_token_id"] = shape.pad_token_id ? io::Json(*shape.pad_token_id) : io::Json();

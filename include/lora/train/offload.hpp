@@ -29,6 +29,9 @@ void expect_offload_fits(const settings::Config& config) {
 /// Throws   ConfigError where it should be
 inline void settle_prefixes(settings::Config& config, const kernel::AttentionShape& heads, bool takes) {
   if (takes) return;
+  if (config.share_prefixes.value_or(false) && heads.window > 0)
+    fail<ConfigError>("key share_prefixes: given true, but the device's attention does not take it: the model has ",
+                      "layers that see a window of ", heads.window, " tokens; allowed: false");
   if (config.share_prefixes.value_or(false))
     fail<ConfigError>("key share_prefixes: given true, but the device's attention does not take it: the model has ",
                       heads.heads, " heads of ", heads.width, " numbers, and NPUs take heads of a multiple of 64, not ",
@@ -37,7 +40,7 @@ inline void settle_prefixes(settings::Config& config, const kernel::AttentionSha
 }
 template <AnyDevice D>
 void settle_prefixes(D& dev, settings::Config& config, const model::Config& model) {
-  const kernel::AttentionShape heads = model::attention_shape(model);
+  const kernel::AttentionShape heads = model::attention_shape(model, model::narrowest_window(model));
   settle_prefixes(config, heads, kernel::takes_trees(dev, heads));
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -20,17 +22,18 @@ struct StepBatches {
     Index rows = 0;
     Index tokens = 0;  ///< of its sequences
     Index labelled = 0;
-    double pairs = 0;  ///< of a query and a key that it sees
-    Index unit = 0;    ///< of its step
+    double pairs = 0;                    ///< of a query and a key that it sees
+    Index unit = 0;                      ///< of its step
+    std::map<Index, double> windowed{};  ///< the pairs by a layer's window
   };
   std::vector<Batch> batches{};
   Index sequences = 0;
   Index count = 1;
 };
 
-/// The first steps of a stage, eight at most.
-StepBatches first_batches(Plan& plan, std::size_t stage, const inputs::Records& records,
-                          const settings::Config& config);
+/// The first steps of a stage, eight at most. `windows`: of the model's layers.
+StepBatches first_batches(Plan& plan, std::size_t stage, const inputs::Records& records, const settings::Config& config,
+                          std::span<const Index> windows);
 
 /// Of the rank with the most rows; where gradients leave with each micro-batch, and ranks meet at each, of each round
 /// the largest.
@@ -56,6 +59,7 @@ StepWork step_work(const StepBatches& batches, const nn::Machine& machine, const
     const nn::WorkPass pass{.rows = batch.rows,
                             .labelled = batch.labelled,
                             .pairs = batch.pairs,
+                            .windowed = batch.windowed,
                             .element = sizeof(T),
                             .sum = sizeof(Accum<T>),
                             .tiling = machine.tiling,

@@ -11,7 +11,7 @@
 namespace lora::train {
 
 LORA_INLINE StepBatches first_batches(Plan& plan, std::size_t stage, const inputs::Records& records,
-                                      const settings::Config& config) {
+                                      const settings::Config& config, std::span<const Index> windows) {
   constexpr Index most = 8;
   const Index begin = plan.begin_of(stage), end = std::min(plan.end_of(stage), begin + most);
   StepBatches result{.count = std::max<Index>(1, end - begin)};
@@ -25,6 +25,9 @@ LORA_INLINE StepBatches first_batches(Plan& plan, std::size_t stage, const input
                                                                                  .unit = static_cast<Index>(unit)});
         result.sequences += batch.sequences();
         one.pairs = kernel::visible_pairs(batch.segments, batch.segments);
+        for (const Index window : windows)
+          if (window > 0 && !one.windowed.contains(window))
+            one.windowed[window] = kernel::visible_pairs(batch.segments, batch.segments, window);
       }
   }
   return result;

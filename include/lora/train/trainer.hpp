@@ -254,9 +254,10 @@ void TrainingRun<D, T>::take_folder(Beginning& from) {
 template <AnyDevice D, class T>
 void TrainingRun<D, T>::say_beginning(const Beginning& from) {
   const MemoryPlan& memory = largest(learner_.memory());
-  const StepWork step = step_work<D, T>(
-      first_batches(prepared_.plan, memory.stage, prepared_.data.train(), prepared_.config), nn::machine_of(dev_),
-      prepared_.blueprint, prepared_.plan.stages()[memory.stage].trains, memory.recomputed);
+  const StepWork step = step_work<D, T>(first_batches(prepared_.plan, memory.stage, prepared_.data.train(),
+                                                      prepared_.config, prepared_.blueprint.config.windows),
+                                        nn::machine_of(dev_), prepared_.blueprint,
+                                        prepared_.plan.stages()[memory.stage].trains, memory.recomputed);
   say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, step, memory, dev_.memory(),
             prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
   if (prepared_.config.eval_predict) inputs::warn_of_ends(prepared_.source);

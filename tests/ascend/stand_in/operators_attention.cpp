@@ -195,8 +195,9 @@ Attention check(Operator& op, const Arguments& given) {
       piece.keys = ends_k[i] - piece.first_key;
       longest_q = std::max(longest_q, piece.queries);
       longest_k = std::max(longest_k, piece.keys);
-      if (given.mode == 3 && given.mask != nullptr)
-        demand(piece.queries <= piece.keys, "sparse mode 3 with more queries than keys");
+      if ((given.mode == 3 || given.mode == 4) && given.mask != nullptr)
+        demand(piece.queries <= piece.keys,
+               "sparse mode " + std::to_string(given.mode) + " with more queries than keys");
       all.pieces.push_back(piece);
     }
   } else {
@@ -205,6 +206,8 @@ Attention check(Operator& op, const Arguments& given) {
   }
 
   demand(given.mode >= 0 && given.mode <= 4, "sparse mode " + std::to_string(given.mode) + " is not supported");
+  demand(given.mode != 4 || given.before + given.after >= 0,
+         "a band from " + std::to_string(given.before) + " before to " + std::to_string(given.after) + " behind");
   all.mask = op.optional_input(given.mask, "attenMask", {ACL_BOOL, ACL_UINT8});
   if (all.mask.present()) {
     if (given.mode >= 2) {
