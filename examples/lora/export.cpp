@@ -63,6 +63,9 @@ int export_adapter(const settings::Config& config, const model::Source& source, 
     fail<FormatError>(folder.native(),
                       ": was trained with other rotary settings than its base has, which an adapter's ",
                       "GGUF file can't say; expected the base's: export the merged model, without adapter_only");
+  if (const Index window = model::narrowest_window(source.config()); window > 0)
+    fail<FormatError>(folder.native(), ": is of a base with a sliding window of ", window,
+                      " tokens, which its GGUF file can't say; expected a base without");
   const model::GgufAdapter adapter(model::open_adapter(folder), source.config(), model::gguf_dtype(config.outtype));
   const auto bytes = write_file(config, adapter.metadata(name_in_file(config.adapter_name_or_path)), adapter.tensors(),
                                 [&](io::GgufWriter& writer) { adapter.write(writer); });

@@ -3,6 +3,7 @@
 
 #include "commands.hpp"
 #include "lora/core/error.hpp"
+#include "lora/core/log.hpp"
 #include "lora/report/page.hpp"
 #include "lora/settings/settings.hpp"
 #include "standard_output.hpp"
@@ -13,8 +14,11 @@ int run_report(Request& request) {
   std::vector<lora::report::RunRecord> runs;
   for (const std::string& folder : config.runs) {
     runs.push_back(lora::report::read_run(folder));
-    if (runs.back().curves.empty())  // an earlier page may show more
-      lora::fail<lora::FormatError>(folder, ": trainer_log.jsonl is not there or has no line yet; expected a step's");
+    if (!runs.back().curves.empty()) continue;
+    constexpr const char* no_lines = ": trainer_log.jsonl is not there or has no line yet";
+    // An earlier page may show more.
+    if (config.runs.size() == 1) fail<FormatError>(folder, no_lines, "; expected a step's");
+    log::warn(folder, no_lines);
   }
   const io::Path own = config.runs[0];
   const io::Path page = config.output_file.empty() ? own / lora::report::page_file : io::Path(config.output_file);

@@ -142,7 +142,7 @@ TEST_CASE("table: columns and tags say what its columns and roles are called, an
 
 TEST_CASE("table: what spreadsheets leave around one is no part of it") {
   // Columns and rows in which something stood.
-  const data::Dataset records = table("prompt,completion,,\nP,C,,\n,,,\nQ,D\n,\n").open();
+  const data::Dataset records = table("prompt,completion,,\nP,C,,\n,,,\n\"\",\"\"\nQ,D,\"\"\n,\n").open();
   CHECK(records.size() == 2);
   CHECK(turns_of(records[1]) == "user=Q|assistant=D|");
   CHECK(table("text\n\"\"\nT\n").open().size() == 2);  // of a single column an empty cell is a text, or a mistake
@@ -160,6 +160,8 @@ TEST_CASE("table: TRL's lists of messages are those of JSON in a cell") {
   const std::string prompt = R"("[{""role"": ""user"", ""content"": ""P""}]")",
                     completion = R"("[{""role"": ""assistant"", ""content"": ""C""}]")";
   CHECK(turns_of(table("prompt,completion\n" + prompt + "," + completion + "\n").first()) == "user=P|assistant=C|");
+  const std::string spread = "\"[\n  {\n    \"\"content\"\" : \"\"P\"\", \"\"role\"\": \"\"user\"\"}]\"";
+  CHECK(turns_of(table("prompt,completion\n" + spread + "," + completion + "\n").first()) == "user=P|assistant=C|");
   CHECK(table("prompt,completion\n\"[{'role': 'user', 'content': 'P'}]\",C\n")
             .error()
             .ends_with("; JSON has double quotes"));

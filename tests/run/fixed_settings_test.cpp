@@ -95,7 +95,8 @@ TEST_CASE("fixed settings: every setting of an adapter's run is told under its k
     "model_name_or_path": "qwen3, 2 layers of 16 and 24, vocabulary of 61, weights with checksum 8c10e798a87e8415 of all bytes",
     "dtype": "bfloat16", "rope_theta": 10000.0, "no_rope_layers": [],
     "config.json": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "rms_norm_eps": 1e-06,
-                    "attention_bias": false, "mlp_bias": false, "tie_word_embeddings": false, "rope_type": "default"},
+                    "attention_bias": false, "mlp_bias": false, "tie_word_embeddings": false, "rope_type": "default",
+                    "sliding_window": null},
     "lora_rank": 3, "lora_alpha": 4.5, "lora_dropout": 0.125, "lora_target": ["k_proj", "q_proj", "v_proj"],
     "use_rslora": true, "exclude_modules": ["k_proj"], "layers_to_transform": [1], "additional_target": ["norm"],
     "rank_pattern": {"q_proj": 2}, "alpha_pattern": {"v_proj": 1.5}, "loraplus_lr_ratio": 4.0,
@@ -448,7 +449,34 @@ TEST_CASE("fixed settings: windows of a model's layers are told where there are 
   const auto told = [&] { return settings_of({}, model::Source::initial("a", test::config_json(shape), 1)); };
   check_fields(told().at("config.json"), R"({"sliding_window": [5, 5]})", false);
   shape.more = {{"sliding_window", nullptr}};
-  CHECK_FALSE(told().at("config.json").contains("sliding_window"));
+  CHECK(told().at("config.json").at("sliding_window").is_null());
+}
+
+TEST_CASE("fixed settings: a run goes on with the windows that it had, or none, as of earlier versions") {
+  test::RandomModel shape{.family = "mistral", .more = {{"sliding_window", 5}}};
+  const auto told = [&](const io::Json& window) {
+    shape.more = {{"sliding_window", window}};
+    return settings_of({}, model::Source::initial("a", test::config_json(shape), 1));
+  };
+  const io::Json with = told(5), other = told(4), without = told(nullptr);
+  const auto refusal = [](const io::Json& now, const io::Json& then) {
+    Checkpoint checkpoint;
+    checkpoint.folder = "c";
+    checkpoint.state.settings = then;
+    return test::message_of<ConfigError>([&] { expect_same_settings(now, checkpoint); });
+  };
+  const std::string changed =
+      "key model_name_or_path: the model's config.json has changed since c was made: "
+      "sliding_window: was ";
+  CHECK(refusal(other, with) == changed + "[5,5], is [4,4]; a resumed run needs the same");
+  CHECK(refusal(without, with) == changed + "[5,5], is null; a resumed run needs the same");
+  CHECK(refusal(with, without) == changed + "null, is [5,5]; a resumed run needs the same");
+  io::Json earlier = without;
+  earlier["config.json"].erase("sliding_window");
+  CHECK(refusal(with, earlier) == changed + "null, is [5,5]; a resumed run needs the same");
+  Checkpoint checkpoint;
+  checkpoint.state.settings = earlier;
+  CHECK_NOTHROW(expect_same_settings(without, checkpoint));
 }
 
 }  // namespace fixed_settings_test

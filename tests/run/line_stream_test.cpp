@@ -1,10 +1,12 @@
 #include "lora/run/line_stream.hpp"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -78,6 +80,21 @@ TEST_CASE("line stream: a reader that goes is told of once, and the run goes on"
   pipe.close_reader();
   for (Index step = 1; step < 4; ++step) stream.take(StepEvent{step_metrics(step), true});
   CHECK(quiet.text == "nobody reads the pipe any more (Broken pipe): lines go on in trainer_log.jsonl alone\n");
+}
+
+TEST_CASE("line stream: a reader that does not read is waited for a while, and no longer") {
+  test::Quiet quiet;
+  Pipe pipe;
+  for (const bool waits : {true, false}) {  // whether its writer would
+    ::fcntl(pipe.ends[1], F_SETFL, waits ? 0 : O_NONBLOCK);
+    LineStream stream(pipe.ends[1], "the pipe", 0);
+    quiet.text.clear();
+    for (Index step = 1; step < 2000 && quiet.text.empty(); ++step) stream.take(StepEvent{step_metrics(step), true});
+    CHECK(quiet.text ==
+          "nobody reads the pipe any more (it was not read for 0 seconds): lines go on in trainer_log.jsonl alone\n");
+  }
+  std::size_t read = 0;
+  for (; read < (std::size_t{1} << 15);) read += pipe.read().size();  // what fitted is there
 }
 
 TEST_CASE("line stream: a descriptor that is closed or only read from is refused") {

@@ -110,9 +110,14 @@ LORA_INLINE RecordIndex Table::find_rows(const io::MappedFile& file) const {
   RecordIndex records(RecordLayout::rows);
   io::CsvRows row(text_, name_, separator_, io::CsvRows::Cells::counted, rows_, line_);
   const Index columns = std::ssize(columns_);
-  // Of a spreadsheet, in which something stood there.
+  // Of a spreadsheet, in which something stood there: cells that are nothing, or a pair of quotes.
   const auto is_empty_from = [&](std::size_t at) {
-    return text_.substr(at, row.end() - at).find_first_not_of(separator_) == std::string_view::npos;
+    for (std::string_view rest = text_.substr(at, row.end() - at); !rest.empty(); rest.remove_prefix(1)) {
+      if (rest.starts_with("\"\"")) rest.remove_prefix(2);
+      if (rest.empty()) return true;
+      if (rest.front() != separator_) return false;
+    }
+    return true;
   };
   for (std::size_t before = rows_; row.next(); before = row.next_begin()) {
     if (row.count() > 1 && is_empty_from(row.begin())) continue;
@@ -168,9 +173,19 @@ LORA_INLINE RecordReader kind_of_cells(const io::Json& record, const std::string
 
 /// Whether a text is a list of turns, as JSON has it or as Python shows it, of which only the former can be read.
 LORA_INLINE bool shows_turns(std::string_view text) {
-  if (!text.starts_with("[{")) return false;
-  const std::string_view first = text.substr(2, text.find(':') - std::min(text.find(':'), std::size_t{2}));
-  return first == "\"role\"" || first == "\"content\"" || first == "'role'" || first == "'content'";
+  const auto take = [&](char c) {
+    text.remove_prefix(
+        std::min(text.size(),
+                 static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_json_space) - text.begin())));
+    const bool is_there = text.starts_with(c);
+    if (is_there) text.remove_prefix(1);
+    return is_there;
+  };
+  if (!take('[') || !take('{')) return false;
+  const char quote = take('\'') ? '\'' : take('"') ? '"' : '\0';
+  const std::string_view name = text.substr(0, text.find(quote));
+  text.remove_prefix(std::min(text.size(), name.size() + 1));
+  return quote != '\0' && (name == "role" || name == "content") && take(':');
 }
 
 LORA_INLINE void read_cells(io::Json& record, const std::string& where, const DatasetOptions& options) {

@@ -69,6 +69,8 @@ LORA_INLINE void take_words_for_trainable(io::Json& now, const io::Json& then, c
   if (staged) now["stages"] = *stages_then;
 }
 
+constexpr const char* sliding_window_name = "sliding_window";
+
 /// What else a model computes with, by its names in config.json: neither a key of the settings nor `base_text` has it.
 LORA_INLINE io::Json model_settings(const model::Source& source) {
   using Scaling = nn::RopeConfig::Scaling;
@@ -96,7 +98,7 @@ LORA_INLINE io::Json model_settings(const model::Source& source) {
   note({Scaling::yarn}, "mscale", rope.mscale);
   note({Scaling::yarn}, "mscale_all_dim", rope.mscale_all_dim);
   note({Scaling::yarn}, "truncate", rope.truncate);
-  if (model::narrowest_window(shape) > 0) json["sliding_window"] = shape.windows;
+  json[sliding_window_name] = model::narrowest_window(shape) > 0 ? io::Json(shape.windows) : io::Json();
   if (!source.is_initial()) return json;
   json["initializer_range"] = shape.initializer_range;
   json["pad_token_id"] = shape.pad_token_id ? io::Json(*shape.pad_token_id) : io::Json();
@@ -223,8 +225,10 @@ void for_each_change(std::string_view object, const io::Json& now, const Checkpo
   const io::Json* const before = io::json_find(checkpoint.state.settings, object);
   if (fields == nullptr || before == nullptr) return;
   for (const auto& [name, value] : io::json_fields(*fields)) {
-    const auto then = before->find(name);  // possibly null
-    if (then != before->end() && io::to_text(*then, -1) != io::to_text(value, -1)) f(name, *then, value);
+    const auto found = before->find(name);  // possibly null
+    if (found == before->end() && name != sliding_window_name) continue;
+    const io::Json then = found == before->end() ? io::Json() : *found;  // earlier versions knew no windows
+    if (io::to_text(then, -1) != io::to_text(value, -1)) f(name, then, value);
   }
 }
 

@@ -7,11 +7,12 @@
 namespace lora::run {
 
 /// Writes the lines of trainer_log.jsonl to a descriptor as well, each as soon as it is known, for a program that reads
-/// them from a pipe. A reader that goes ends this, with a warning, and not the run; one that does not read holds the
-/// run up once the pipe is full. A run that is resumed writes lines again that follow its checkpoint.
+/// them from a pipe. A reader that goes, or leaves the pipe full for `patience` seconds, ends this, with a warning, and
+/// not the run. A run that is resumed writes lines again that follow its checkpoint.
 class LineStream final : public Sink {
  public:
-  LineStream(int descriptor, std::string_view name) : descriptor_(descriptor), name_(name) {}
+  LineStream(int descriptor, std::string_view name, int patience = 30)
+      : descriptor_(descriptor), name_(name), patience_(patience) {}
 
   /// Throws   IoError if a descriptor is closed, or can only be read from
   static void expect_open(int descriptor, std::string_view name);
@@ -19,8 +20,11 @@ class LineStream final : public Sink {
   void take(const Event& event) override;
 
  private:
+  void end(std::string_view why);
+
   int descriptor_;  // not owned; -1: the reader has gone
   std::string_view name_;
+  int patience_;
 };
 
 }  // namespace lora::run

@@ -317,7 +317,10 @@ LORA_INLINE std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&&
   const std::string type = model.get<std::string>("type").value_or("BPE");
   if (type != "BPE") detail::fail_part(model.where(), "model", type, "BPE");
   const auto refuse = [&](std::string_view setting) { settings.fail("the model's ", setting, " is not supported"); };
-  if (model.get<bool>("byte_fallback").value_or(false)) refuse("byte_fallback");
+  if (model.get<bool>("byte_fallback").value_or(false))
+    settings.fail(
+        "the model's byte_fallback is not supported; a tokenizer.model, if there is one beside this file, is ",
+        "read where this file is moved away");
   if (model.get<double>("dropout").value_or(0) != 0) refuse("dropout");
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!model.get<std::string>(key).value_or("").empty()) refuse(key);

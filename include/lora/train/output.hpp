@@ -52,6 +52,8 @@ class Output final : public run::Sink {
     sinks_.push_back(std::make_unique<run::MetricsLog>(folder_, kept ? Lines(kept->lines) : Lines()));
     if (writes_events_)
       sinks_.push_back(std::make_unique<run::TensorBoardLog>(folder_, kept ? Events(kept->events) : Events()));
+    else if (kept && io::is_there(folder_ / "tensorboard"))
+      (void)run::TensorBoardLog(folder_, kept->events);  // those of steps that are made again go
     if (streams_lines_) sinks_.push_back(std::make_unique<run::LineStream>(STDOUT_FILENO, standard_output));
     sinks_.push_back(std::make_unique<Pictures>(folder_));  // of what the log has: behind it
   }
