@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
@@ -406,6 +407,32 @@ void each_family_in_f64(const Check& check) {
   check("qwen3");
 }
 
+/// Each family of a file has the loss that transformers has with the fields that `change` sets in its config.json, and
+/// that is not the loss without them, which is under `otherwise`. Returns   how many there are
+std::size_t check_changed_families(const io::Json& file, const char* otherwise,
+                                   const std::function<void(io::Json& config, const io::Json& family)>& change,
+                                   const std::function<void(const model::Config&)>& check = {}) {
+  for (const auto& entry : file.at("families").items()) {
+    const std::string& family = entry.key();  // clang 14 captures no structured binding
+    const io::Json& expected = entry.value();
+    CAPTURE(family);
+    const test::TempFolder folder;
+    io::Json json = io::read_json(golden / family / "config.json");
+    change(json, expected);
+    io::write_json(folder / "config.json", json);
+    std::filesystem::copy(golden / family / "model.safetensors", folder / "model.safetensors");
+    D dev{1};
+    model::Decoder<D, double> decoder(dev, model::Source::open(folder.path()));
+    const Batch batch(sequences_of(io::read_json(golden / family / "reference.json").at("evaluation")));
+    const double loss = decoder.evaluate(dev, batch).loss_sum / static_cast<double>(batch.labelled);
+    const double reference = expected.at("loss").get<double>();
+    CHECK(std::fabs(loss - reference) < tolerance<double>.loss * reference);
+    CHECK(std::fabs(loss - expected.at(otherwise).get<double>()) > 100 * tolerance<double>.loss * reference);
+    if (check) check(decoder.config());
+  }
+  return file.at("families").size();
+}
+
 }  // namespace
 
 TEST_CASE("golden: logits and loss in f32") {
@@ -481,51 +508,20 @@ TEST_CASE("golden: the whole model trains: every gradient and ten steps in f64")
 TEST_CASE(
     "golden: layers without rotary embedding have the loss of transformers, switched off there as README.md says") {
   const io::Json file = io::read_json(golden.parent_path() / "no_rope.json");
-  std::size_t count = 0;
-  for (const auto& entry : file.at("families").items()) {
-    const std::string& family = entry.key();  // clang 14 captures no structured binding
-    const io::Json& expected = entry.value();
-    CAPTURE(family);
-    const test::TempFolder folder;
-    io::Json json = io::read_json(golden / family / "config.json");
-    json["no_rope_layers"] = expected.at("no_rope_layers");
-    io::write_json(folder / "config.json", json);
-    std::filesystem::copy(golden / family / "model.safetensors", folder / "model.safetensors");
-    D dev{1};
-    model::Decoder<D, double> decoder(dev, model::Source::open(folder.path()));
-    const Batch batch(sequences_of(io::read_json(golden / family / "reference.json").at("evaluation")));
-    const double loss = decoder.evaluate(dev, batch).loss_sum / static_cast<double>(batch.labelled);
-    const double reference = expected.at("loss").get<double>();
-    CHECK(std::fabs(loss - reference) < tolerance<double>.loss * reference);
-    CHECK(std::fabs(loss - expected.at("with_all").get<double>()) > 100 * tolerance<double>.loss * reference);
-    CHECK(test::holds(model::rotary_note(decoder.config(), "model"),
-                      concat("```python\n", file.at("lines").get<std::string>(), "```\n")));
-    ++count;
-  }
+  const auto count = check_changed_families(
+      file, "with_all",
+      [](io::Json& config, const io::Json& family) { config["no_rope_layers"] = family.at("no_rope_layers"); },
+      [&](const model::Config& config) {
+        CHECK(test::holds(model::rotary_note(config, "model"),
+                          concat("```python\n", file.at("lines").get<std::string>(), "```\n")));
+      });
   CHECK(count == 3);
 }
 
 TEST_CASE("golden: layers with a sliding window have the loss of transformers") {
-  const io::Json file = io::read_json(golden.parent_path() / "windows.json");
-  std::size_t count = 0;
-  for (const auto& entry : file.at("families").items()) {
-    const std::string& family = entry.key();  // clang 14 captures no structured binding
-    const io::Json& expected = entry.value();
-    CAPTURE(family);
-    const test::TempFolder folder;
-    io::Json json = io::read_json(golden / family / "config.json");
-    json.update(expected.at("fields"));
-    io::write_json(folder / "config.json", json);
-    std::filesystem::copy(golden / family / "model.safetensors", folder / "model.safetensors");
-    D dev{1};
-    model::Decoder<D, double> decoder(dev, model::Source::open(folder.path()));
-    const Batch batch(sequences_of(io::read_json(golden / family / "reference.json").at("evaluation")));
-    const double loss = decoder.evaluate(dev, batch).loss_sum / static_cast<double>(batch.labelled);
-    const double reference = expected.at("loss").get<double>();
-    CHECK(std::fabs(loss - reference) < tolerance<double>.loss * reference);
-    CHECK(std::fabs(loss - expected.at("without").get<double>()) > 100 * tolerance<double>.loss * reference);
-    ++count;
-  }
+  const auto count =
+      check_changed_families(io::read_json(golden.parent_path() / "windows.json"), "without",
+                             [](io::Json& config, const io::Json& family) { config.update(family.at("fields")); });
   CHECK(count == 2);
 }
 

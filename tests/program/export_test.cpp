@@ -171,6 +171,18 @@ TEST_CASE("program: export refuses with one line, and leaves nothing") {
   io::write_json(s.temp / "adapter" / "config.json", shape);
   s.check_refused(s.exported({s.adapter(), s.file("m.gguf"), "--adapter_only"}), 1,
                   "was trained with other rotary settings than its base has");
+  // One of a base whose windows a file can't say.
+  std::filesystem::remove(s.temp / "adapter" / "config.json");
+  shape = io::read_json(s.temp / "base" / "config.json");
+  shape["use_sliding_window"] = true;
+  shape["sliding_window"] = 5;
+  shape["max_window_layers"] = 0;
+  const std::string whole = io::read_file(s.temp / "base" / "config.json");
+  io::write_json(s.temp / "base" / "config.json", shape);
+  s.check_refused(s.exported({s.adapter(), s.file("m.gguf"), "--adapter_only"}), 1,
+                  "is of a base with a sliding window of 5 tokens");
+  s.check_refused(s.exported({s.file("m.gguf")}), 1, "attention has a sliding window of 5 tokens");
+  io::write_file(s.temp / "base" / "config.json", std::string_view(whole));
   std::filesystem::remove(s.temp / "base" / "tokenizer.json");
   s.check_refused(s.exported({s.file("m.gguf")}), 1, "no tokenizer.json and no tokenizer.model");
   CHECK_FALSE(std::filesystem::exists(s.temp / "m.gguf"));

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -389,6 +390,24 @@ TEST_CASE("resume: the log's elapsed time goes on") {
   }
   CHECK(last > 3000);
   CHECK(last < 6000);  // from the step's line on, not from more
+}
+
+TEST_CASE("resume: event files lose the steps that are made again, though nothing is added to them any more") {
+  const Quiet quiet;
+  const Workshop shop;
+  auto config = shop.config();
+  config.logging_steps = 1;
+  config.max_steps = 6;
+  fine_tune(config);
+  const auto all = events_of(shop.temp / "run");
+  config.resume_from_checkpoint = (shop.temp / "run" / "checkpoints" / "checkpoint-3").native();
+  config.report_to = {"none"};
+  fine_tune(config);
+  const auto left = events_of(shop.temp / "run");
+  CHECK(left.size() < all.size());
+  CHECK(left.back().starts_with("3 "));
+  CHECK(std::equal(left.begin(), left.end(), all.begin()));
+  CHECK(log_of(shop.temp / "run").back().at("step") == 6);
 }
 
 TEST_CASE("resume: a checkpoint that is not there is named, and nothing is touched") {

@@ -40,6 +40,10 @@ class OwnTemplate {
   std::string write(std::span<const Message> messages, const RenderOptions& options) const;
   std::string write(std::span<const Message> messages, const RenderOptions& options, bool prompt) const;
 
+  /// The text with another turn in the place of this one; nothing where the template refuses it.
+  std::optional<std::string> write_with(std::span<const Message> messages, const RenderOptions& options,
+                                        std::size_t turn, const Message& other) const;
+
   /// What another turn in the place of this one changes of the text.
   struct Place {
     std::size_t begin, end;

@@ -162,20 +162,25 @@ LORA_INLINE bool OwnTemplate::opens_reasoning(const RenderOptions& options) cons
   return strip(write(question_, options, true)).ends_with("<think>");
 }
 
-LORA_INLINE std::optional<OwnTemplate::Place> OwnTemplate::place_of(std::span<const Message> messages,
-                                                                    const RenderOptions& options, std::size_t turn,
-                                                                    std::string_view text, const Message& other) const {
+LORA_INLINE std::optional<std::string> OwnTemplate::write_with(std::span<const Message> messages,
+                                                               const RenderOptions& options, std::size_t turn,
+                                                               const Message& other) const {
   std::vector<Message> turns(messages.begin(), messages.end());
   turns[turn] = other;
-  std::string written;
   try {
-    written = write(turns, options);
+    return write(turns, options);
   } catch (const FormatError&) {
     return std::nullopt;
   }
-  if (written == text) return std::nullopt;
-  const std::size_t begin = common_beginning(text, written);
-  const std::size_t end = text.size() - common_end(text.substr(begin), std::string_view(written).substr(begin));
+}
+
+LORA_INLINE std::optional<OwnTemplate::Place> OwnTemplate::place_of(std::span<const Message> messages,
+                                                                    const RenderOptions& options, std::size_t turn,
+                                                                    std::string_view text, const Message& other) const {
+  const auto written = write_with(messages, options, turn, other);
+  if (!written || *written == text) return std::nullopt;
+  const std::size_t begin = common_beginning(text, *written);
+  const std::size_t end = text.size() - common_end(text.substr(begin), std::string_view(*written).substr(begin));
   return Place{begin, end};
 }
 
@@ -246,15 +251,8 @@ LORA_INLINE void OwnTemplate::expect_all_said(std::span<const Message> messages,
     // Short words may stand there for another reason.
     constexpr std::size_t short_words = 24;
     if (said.size() > short_words && text.find(said) != text.npos) continue;
-    std::vector<Message> turns(messages.begin(), messages.end());
-    turns[turn].content = stand_in(text);
-    std::string other;
-    try {
-      other = write(turns, options);
-    } catch (const FormatError&) {
-      continue;  // it looks at what is said
-    }
-    if (other == text)
+    // Where it refuses the other, it looks at what is said.
+    if (write_with(messages, options, turn, with_other_content(message, text)) == text)
       fail<FormatError>("the template leaves out turn ", turn + 1, ", which has the role ", message.role,
                         "; expected records without such turns, or a template that writes them");
   }

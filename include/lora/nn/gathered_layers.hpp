@@ -50,7 +50,7 @@ class GatheredLayers {
     else
       apart_->release(dev, place_apart(layer));
   }
-  /// Everything is gathered anew: values have changed.
+  /// Invalidates all slots, because the values have changed: the next acquire of each layer gathers it again.
   void forget() {
     inside_->forget();
     apart_->forget();
