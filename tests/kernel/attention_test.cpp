@@ -254,6 +254,23 @@ TEST_CASE("attention: what lies whole tiles before all windows is not read") {
   check_same_bits(poisoned(true), poisoned(false));
 }
 
+TEST_CASE("attention: keys of its tile that lie before a query's window change nothing for it, however large") {
+  Cpu dev(2);
+  const Case c{2, 1, 8, {20}, {}, 0, {}, 5};
+  const auto with_first_key = [&](float scale) {
+    Run<Cpu, float> run(dev, c);
+    for (Index i = 0; i < c.width; ++i) run.k.view().row(0)[i] *= scale;
+    run.forward();
+    run.backward();
+    std::vector<float> rows;  // of queries that do not see it
+    for (auto* matrix : {&run.out, &run.dq})
+      for (Index row = c.window; row < 20; ++row)
+        rows.insert(rows.end(), matrix->view().row(row), matrix->view().row(row) + c.heads * c.width);
+    return rows;
+  };
+  check_same_bits(with_first_key(1), with_first_key(1e4f));
+}
+
 TEST_CASE("attention: a window of less than no key is refused") {
   Cpu dev(1);
   Run<Cpu, float> run(dev, Case{1, 1, 2, {3}, {}, 0, {}, -1});
