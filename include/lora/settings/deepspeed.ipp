@@ -13,6 +13,7 @@
 #include "lora/core/error.hpp"
 #include "lora/io/file_system.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/paths.hpp"
 #include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
 
