@@ -12,7 +12,7 @@ using namespace lora;
 constexpr Index layers = 30, kernels = 60;
 
 // The names of a layer's kernels come in the same order in each.
-constexpr const char* names[] = {"rms_norm", "convert", "gemm", "rope", "attention", "swiglu", "gemm", "convert"};
+constexpr const char* names[] = {"rms_norm", "convert", "gemm", "rope", "attention", "gated_unit", "gemm", "convert"};
 
 void one_step(cpu::Device& dev) {
   const Span step(dev, Profile::Kind::step, "step");

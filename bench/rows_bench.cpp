@@ -66,9 +66,9 @@ void swiglu(benchmark::State& state, Index width, bool backward) {
   const bench::Clock clock;
   for ([[maybe_unused]] auto iteration : state) {
     if (backward) {
-      kernel::swiglu_backward<D, T>(dev, gate_up.view(), dy.view(), d_gate_up.view(), y.view());
+      kernel::gated_unit_backward<D, T>(dev, kernel::Gate::silu, gate_up.view(), dy.view(), d_gate_up.view(), y.view());
     } else {
-      kernel::swiglu<D, T>(dev, gate_up.view(), y.view());
+      kernel::gated_unit<D, T>(dev, kernel::Gate::silu, gate_up.view(), y.view());
     }
   }
   bench::report_bytes(state, clock, (backward ? 6 : 3) * bytes_of<T>(rows * width));

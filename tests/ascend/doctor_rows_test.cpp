@@ -106,7 +106,7 @@ TEST_CASE("ascend doctor: results with gaps are as others are, and an operator t
     Npu dev;
     CHECK(all_ok(checked<float>(dev, rows::rms_norm<true>)));
     CHECK(all_ok(checked<bf16>(dev, rows::rms_norm<true>)));
-    CHECK(all_ok(checked<bf16>(dev, rows::swiglu)));
+    CHECK(all_ok(checked<bf16>(dev, rows::gated_unit<kernel::Gate::silu>)));
     CHECK(all_ok(checked<bf16>(dev, rows::rope<kernel::Rotation::forward>)));
     CHECK(state_of(checked<float>(dev, norm_into_columns), "y") == State::too_far);
     CHECK(state_of(checked<bf16>(dev, norm_into_columns), "y") == State::too_far);

@@ -431,6 +431,7 @@ TEST_CASE("ascend refusals: each operator has the family that reports name") {
         "norms: RmsNorm RmsNormGrad\n"
         "rotary embedding: RotaryPositionEmbedding\n"
         "activation: SwiGlu SwiGluGrad\n"
+        "activation by GELU: GeGluV3 GeGluV3Backward\n"
         "attention: FlashAttentionVarLenScore FlashAttentionUnpaddingScoreGrad\n"
         "attention over trees: RingAttentionUpdate\n"
         "embedding: Embedding EmbeddingDenseBackward\n"

@@ -86,6 +86,9 @@ attention, decoding, timed: out: 8/64 bf16 in bf16: 768, 1200.42
 activation, swiglu, timed: y: 4/16 bf16 in bf16: 960, 33414.8
 activation, swiglu, backward, timed: d_gate_up: 4/16 bf16 in bf16: 1920, 7985.55
 activation, swiglu, backward, timed: y: 4/16 bf16 in bf16: 960, 33414.8
+activation, geglu: y: 4/16 bf16 in bf16: 960, 33437
+activation, geglu, backward: d_gate_up: 4/16 bf16 in bf16: 1920, 7878.46
+activation, geglu, backward: y: 4/16 bf16 in bf16: 960, 33437
 embedding, embedding, timed: y: 0/0 bf16 in bf16: 640, 1310.18
 embedding, backward, timed: dtable: 64/64 f32 in f32: 1280, 2909.5
 embedding, noise: y: 4/16 bf16 in bf16: 256, 497.768

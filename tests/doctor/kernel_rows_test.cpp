@@ -242,6 +242,8 @@ attention: heads of 128, backward: dq, dk, dv
 attention: decoding: out
 activation: swiglu: y
 activation: swiglu, backward: d_gate_up, y
+activation: geglu: y
+activation: geglu, backward: d_gate_up, y
 embedding: embedding: y
 embedding: backward: dtable
 embedding: noise: y

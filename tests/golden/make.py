@@ -97,18 +97,42 @@ FAMILIES = {
         config=dict(tie_word_embeddings=False, head_dim=12, sliding_window=6, rms_norm_eps=1e-5,
                     rope_parameters=dict(rope_type="default", rope_theta=1e4)),
         adapter=dict(r=4, lora_alpha=8, target_modules=ALL)),
+    "phi3": dict(
+        max_grad_norm=1.6, full_max_grad_norm=3.0,
+        config=dict(vocab_size=64, hidden_size=18, intermediate_size=16, num_hidden_layers=2, num_attention_heads=3,
+                    num_key_value_heads=1, tie_word_embeddings=False, sliding_window=9, max_position_embeddings=4096,
+                    original_max_position_embeddings=1024,
+                    rope_parameters=dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.25, 1.5],
+                                         long_factor=[1.0, 4.0, 8.0])),
+        adapter=dict(r=3, lora_alpha=6, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
+    "gemma2": dict(
+        max_grad_norm=1.55, full_max_grad_norm=3.4,
+        config=dict(vocab_size=64, hidden_size=21, intermediate_size=16, num_hidden_layers=2, num_attention_heads=3,
+                    num_key_value_heads=1, head_dim=8, tie_word_embeddings=True, sliding_window=6,
+                    query_pre_attn_scalar=1, attn_logit_softcapping=0.75, final_logit_softcapping=1.5,
+                    rope_parameters=dict(rope_type="default", rope_theta=1e4)),
+        adapter=dict(r=3, lora_alpha=6, target_modules=ALL)),
+    "gemma3_text": dict(
+        max_grad_norm=2.6, full_max_grad_norm=5.6,
+        config=dict(vocab_size=64, hidden_size=20, intermediate_size=16, num_hidden_layers=3, num_attention_heads=4,
+                    num_key_value_heads=2, head_dim=6, tie_word_embeddings=True, sliding_window=5,
+                    query_pre_attn_scalar=9,
+                    layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                    rope_parameters=dict(full_attention=dict(rope_type="linear", rope_theta=2e4, factor=2.0),
+                                         sliding_attention=dict(rope_type="default", rope_theta=300.0))),
+        adapter=dict(r=3, lora_alpha=6, target_modules=ALL)),
 }
 
 TRAINING = dict(steps=10, accumulation=2, micro_batch=2, learning_rate=0.01, warmup_steps=3, schedule="linear", weight_decay=0.1, beta1=0.9, beta2=0.999, epsilon=1e-8)
 
 
 def write_model(folder, family, rule):
-    config = transformers.AutoConfig.for_model(family, **SIZES, **rule["config"])
+    config = transformers.AutoConfig.for_model(family, **dict(SIZES, **rule["config"]))
     model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:
-                parameter.copy_(1 + 0.3 * torch.randn_like(parameter))
+                parameter.copy_(("gemma" not in family) + 0.3 * torch.randn_like(parameter))
             if name.endswith(".bias"):
                 parameter.copy_(0.2 * torch.randn_like(parameter))
     model.to(rule.get("stored", torch.float32)).save_pretrained(folder)
@@ -163,15 +187,42 @@ def norm_forward(self, x):
     return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
 
 
-def rotary_forward(self, x, position_ids):
-    angles = position_ids[..., None].double() * self.inv_freq.double()
+def gemma_norm_forward(self, x):
+    return (1 + self.weight) * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+def capped_attention(module, query, key, value, mask, scaling, softcap=None, **_):
+    """Gemma 2's eager attention, whose softmax transformers forms in float32."""
+    repeats = module.num_key_value_groups
+    key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+    scores = query @ key.transpose(2, 3) * scaling
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    shares = torch.softmax(scores + mask, dim=-1)
+    return (shares @ value).transpose(1, 2).contiguous(), shares
+
+
+def rotary_forward(self, x, position_ids, layer_type=None):
+    of = f"{layer_type}_" if layer_type else ""  # of Gemma 3
+    angles = position_ids[..., None].double() * getattr(self, of + "inv_freq").double()
     both = torch.cat((angles, angles), dim=-1)
-    return both.cos() * self.attention_scaling, both.sin() * self.attention_scaling
+    scaling = getattr(self, of + "attention_scaling")
+    return both.cos() * scaling, both.sin() * scaling
+
+
+def frequencies_of(module):
+    """Of a rotary embedding; of Gemma 3's those of layers without a window, then those of the others."""
+    names = ("inv_freq", "full_attention_inv_freq", "sliding_attention_inv_freq")
+    return [getattr(module, name).clone() for name in names if hasattr(module, name)]
 
 
 def load(folder, adapter=None, modules_to_save=None):
     """The model, with an adapter if there is one, as their files say, in float64; modules_to_save begin as the base's."""
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+    family = transformers.AutoConfig.from_pretrained(folder).model_type
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                 attn_implementation="eager" if family == "gemma2" else "sdpa")
+    if family == "gemma2":
+        transformers.models.gemma2.modeling_gemma2.eager_attention_forward = capped_attention
     if adapter is not None:
         if modules_to_save is None:
             model = PeftModel.from_pretrained(model, adapter, is_trainable=True)
@@ -187,24 +238,26 @@ def load(folder, adapter=None, modules_to_save=None):
     frequencies = None
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
-            module.forward = norm_forward.__get__(module)
+            module.forward = (gemma_norm_forward if "Gemma" in type(module).__name__ else norm_forward).__get__(module)
         if type(module).__name__.endswith("RotaryEmbedding"):
-            frequencies = module.inv_freq.clone()
+            frequencies = frequencies_of(module)
             module.forward = rotary_forward.__get__(module)
     model.double()
     for module in model.modules():
         if type(module).__name__.endswith("RotaryEmbedding"):
-            assert torch.equal(module.inv_freq.float(), frequencies)
+            assert all(torch.equal(now.float(), then) for now, then in zip(frequencies_of(module), frequencies))
+        if hasattr(module, "scalar_embed_scale"):
+            module.embed_scale.fill_(module.scalar_embed_scale)
     model.config.use_cache = False
     return model, frequencies
 
 
-def sequences(count, generator):
+def sequences(count, generator, vocabulary):
     """Ragged sequences with a prompt that isn't labelled; some have one label, or none."""
     result = []
     for i in range(count):
         length = [2, 23, 9, 14, 5, 17, 11, 7][i % 8] + int(torch.randint(0, 4, (1,), generator=generator)) * (i >= 8)
-        ids = torch.randint(1, SIZES["vocab_size"], (length,), generator=generator).tolist()
+        ids = torch.randint(1, vocabulary, (length,), generator=generator).tolist()
         prompt = [1, 6, 0, length, 4, length - 1, 3, 2][i % 8]  # 0: all labelled; length: none
         result.append(dict(input_ids=ids, labels=[-100] * prompt + ids[prompt:]))
     return result
@@ -295,8 +348,9 @@ def make(folder, family, rule, seed):
     write_adapter(folder, rule)
     model, frequencies = load(folder, os.path.join(folder, "adapter"))
     generator = torch.Generator().manual_seed(seed)
-    evaluation = sequences(5, generator)
-    data = sequences(TRAINING["steps"] * TRAINING["accumulation"] * TRAINING["micro_batch"], generator)
+    vocabulary = model.config.vocab_size
+    evaluation = sequences(5, generator, vocabulary)
+    data = sequences(TRAINING["steps"] * TRAINING["accumulation"] * TRAINING["micro_batch"], generator, vocabulary)
 
     tensors, loss, logits = {}, 0.0, []
     for sequence in evaluation:
@@ -322,7 +376,8 @@ def make(folder, family, rule, seed):
     assert set(stored) == set(start) and all(torch.equal(stored[n].double(), start[n]) for n in start)
     write_json(os.path.join(folder, "reference.json"), dict(
         versions=versions(), evaluation=evaluation, loss=loss, final_loss=final_loss, labelled=labelled(evaluation),
-        inverse_frequencies=frequencies.tolist(), training=training, data=data, steps=steps))
+        inverse_frequencies=frequencies[0].tolist(), training=training, data=data, steps=steps,
+        **({"window_inverse_frequencies": frequencies[1].tolist()} if len(frequencies) > 1 else {})))
     update = math.sqrt(sum((final[n] - start[n]).pow(2).sum().item() for n in final))
     norm = math.sqrt(sum(value.pow(2).sum().item() for value in start.values()))
     print(f"{family}: loss {loss:.4f} -> {final_loss:.4f}, gradient norms "
@@ -332,7 +387,7 @@ def make(folder, family, rule, seed):
 def make_long(folder, seed):
     model, _ = load(folder, os.path.join(folder, "adapter"))
     generator = torch.Generator().manual_seed(1000 + seed)
-    ids = torch.randint(1, SIZES["vocab_size"], (700,), generator=generator).tolist()
+    ids = torch.randint(1, model.config.vocab_size, (700,), generator=generator).tolist()
     sequence = dict(input_ids=ids, labels=[-100] * 100 + ids[100:])
     loss, logits = loss_sum(model, sequence)
     loss = loss / labelled([sequence])
@@ -382,9 +437,9 @@ def make_additional(folder):
         steps=steps))
 
 
-def sequences_in_common(count, generator):
+def sequences_in_common(count, generator, vocabulary):
     """Records that begin alike: 16 tokens that all have, then 16 of one of two documents; the answer is labelled."""
-    draw = lambda length: torch.randint(1, SIZES["vocab_size"], (length,), generator=generator).tolist()
+    draw = lambda length: torch.randint(1, vocabulary, (length,), generator=generator).tolist()
     system, documents = draw(16), [draw(16), draw(16)]
     result = []
     for i in range(count):
@@ -400,8 +455,9 @@ def make_shared(folder, seed):
     model, _ = load(folder, os.path.join(folder, "adapter"))
     generator = torch.Generator().manual_seed(2000 + seed)
     t = dict(reference["training"], micro_batch=3)
-    data = sequences_in_common(t["steps"] * t["accumulation"] * t["micro_batch"], generator)
-    evaluation = sequences_in_common(4, generator)
+    vocabulary = model.config.vocab_size
+    data = sequences_in_common(t["steps"] * t["accumulation"] * t["micro_batch"], generator, vocabulary)
+    evaluation = sequences_in_common(4, generator, vocabulary)
     steps = train(model, data, t)
     save_file({"final." + n: v for n, v in adapter_tensors(model, lambda p: p).items()},
               os.path.join(folder, "shared.safetensors"))

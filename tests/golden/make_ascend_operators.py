@@ -1301,6 +1301,26 @@ def norms():
             (want,) = torch.autograd.grad(y, leaf, dy.double())
             c("SwiGluGrad", X(dy), X(x, TRANSPOSED if dtype == F32 and op == "last" else None), dim,
               Y(want, dtype, operations=12, size=largest(want) + 1.0))
+    for op, shape, dim, form, left in (("last, tanh, left", (3, 8), -1, "tanh", True),
+                                       ("middle, erf, right", (2, 6, 3), 1, "none", False)):
+        for dtype in (F32, F16, BF16):
+            c = Call(f"GeGluV3/{op}, {nameof(dtype)}")
+            x = randn(*shape, dtype=dtype)
+            gate, up = x.double().chunk(2, dim) if left else reversed(x.double().chunk(2, dim))
+            kept = F.gelu(gate, approximate=form)
+            c("GeGluV3", X(x), dim, int(form == "tanh"), left,
+              Y(kept * up, dtype, operations=12, size=largest(kept * up)),
+              Y(kept, dtype, operations=10, size=largest(kept)))
+            c = Call(f"GeGluV3Backward/{op}, {nameof(dtype)}")
+            leaf = x.double().requires_grad_()
+            gate, up = leaf.chunk(2, dim) if left else reversed(leaf.chunk(2, dim))
+            y = F.gelu(gate, approximate=form) * up
+            dy = randn(*y.shape, dtype=dtype)
+            (want,) = torch.autograd.grad(y, leaf, dy.double())
+            given = kept.to(dtype)
+            c("GeGluV3Backward", X(dy), X(x), X(given), dim, int(form == "tanh"), left,
+              Y(want, dtype, operations=14, size=largest(want) + 1.0,
+                extra=2 * ULP[dtype] * largest(dy.double()) * largest(kept)))
     for dtype in (F32, F16, BF16):
         c = Call(f"Silu/{nameof(dtype)}")
         x = randn(3, 7, dtype=dtype) * 4
@@ -1806,6 +1826,8 @@ def refusals():
     refuses("ForeachNorm", (1, Scalar(3.0)))
     refuses("SwiGlu", (1, 0), (1, 2))
     refuses("SwiGluGrad", (2, 0), (2, 2))
+    refuses("GeGluV3", (1, 0), (1, 2), (2, 2))
+    refuses("GeGluV3Backward", (3, 0), (3, 2), (4, 2))
     refuses("Softmax LogSoftmax", (1, 3), (1, -4))
     refuses("SoftmaxBackward LogSoftmaxBackward", (2, 3))
     refuses("CrossEntropyLoss", (3, "average"), (3, "sums"), (5, 1.5), (6, 0.5), (7, True))
@@ -1833,6 +1855,8 @@ def refusals():
     accepts("CrossEntropyLossGrad", contiguous=[10])
     accepts("SwiGlu", contiguous=[0, 2])
     accepts("SwiGluGrad", contiguous=[0, 3])
+    accepts("GeGluV3", contiguous=[0, 4, 5])
+    accepts("GeGluV3Backward", contiguous=[0, 1, 2, 6])
     accepts("RotaryPositionEmbedding", contiguous=[4])
     accepts("RotaryPositionEmbeddingGrad", contiguous=[5, 6, 7])
     accepts("RingAttentionUpdate", contiguous=[8, 9, 10])

@@ -29,6 +29,7 @@ struct Case {
   Index padding;
   std::vector<Index> parents{};
   Index window = 0;
+  double cap = 0;
 };
 
 const std::vector<Case> square = {
@@ -99,7 +100,7 @@ std::vector<Segment> segments_of(const std::vector<Index>& sizes, const std::vec
 Index rows_of(const std::vector<Segment>& segments) { return segments.empty() ? 0 : segments.back().end; }
 
 AttentionShape shape_of(const Case& c) {
-  return {c.heads, c.kv_heads, c.width, 1 / std::sqrt(static_cast<double>(c.width)), c.window};
+  return {c.heads, c.kv_heads, c.width, 1 / std::sqrt(static_cast<double>(c.width)), c.window, c.cap};
 }
 
 /// The same with heads that the backend takes where there are trees.
@@ -269,6 +270,31 @@ TEST_CASE("attention: keys of its tile that lie before a query's window change n
     return rows;
   };
   check_same_bits(with_first_key(1), with_first_key(1e4f));
+}
+
+TEST_CASE("attention: scores behind a soft cap, forward, backward, behind a cache, under windows and in trees") {
+  each_backend_and_type([]<class D, class T>() {
+    if constexpr (kernel::HasSoftCap<D, T>) {
+      D dev(3);
+      const auto check = [&](const std::vector<Case>& cases, bool gradients) {
+        for (Case c : cases) {
+          c.cap = c.width % 3 == 0 ? 0.4 : 1.5;  // of scores that are as large
+          check_case<T>(dev, c, gradients);
+        }
+      };
+      check(square, true);
+      check(windowed, true);
+      check(windows_of_trees, true);
+      check(cached, false);
+      check(cached_windows, false);
+    }
+  });
+}
+
+TEST_CASE("attention: a cap below 0 is refused") {
+  Cpu dev(1);
+  Run<Cpu, float> run(dev, {1, 1, 4, {3}, {}, 0, {}, 0, -1});
+  CHECK(message_of<ShapeError>([&] { run.forward(); }) == "[attention] a cap of -1; expected 0 or more");
 }
 
 TEST_CASE("attention: a window of less than no key is refused") {
@@ -525,7 +551,8 @@ TEST_CASE("attention: gradients equal complex steps") {
        {Case{4, 2, 3, {66, 5}, {}, 0}, Case{4, 2, 3, {66, 5}, {}, 0, {-1, 0}},
         Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}},
         Case{2, 2, 2, {5, 4, 3, 2, 6, 3}, {}, 0, {-1, 0, 1, 2, 2, -1}}, Case{4, 2, 3, {66, 5}, {}, 0, {}, 9},
-        Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}, 8}}) {
+        Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}, 8}, Case{4, 2, 3, {66, 5}, {}, 0, {}, 0, 0.3},
+        Case{2, 1, 3, {20, 7, 2, 9, 3}, {}, 0, {-1, 0, 1, 1, 0}, 8, 0.5}}) {
     CAPTURE(c.parents.size());
     CAPTURE(c.window);
     Cpu dev(2);

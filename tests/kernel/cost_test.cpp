@@ -108,11 +108,14 @@ TEST_CASE("kernel cost: activation, norms and rotation, with what they write bes
   Costs check;
   D& dev = check.dev;
   M<bf16> gate_up(dev, 3, 8, 1), y(dev, 3, 4, 2), dy(dev, 3, 4, 3), d_gate_up(dev, 3, 8, 4);
-  check("activation", "swiglu", 0, 2 * (24 + 12), [&] { kernel::swiglu<D, bf16>(dev, gate_up.in(), y.view()); });
-  check("activation", "swiglu_backward", 0, 2 * (24 + 12 + 24),
-        [&] { kernel::swiglu_backward<D, bf16>(dev, gate_up.in(), dy.in(), d_gate_up.view()); });
-  check("activation", "swiglu_backward", 0, 2 * (24 + 12 + 24 + 12),
-        [&] { kernel::swiglu_backward<D, bf16>(dev, gate_up.in(), dy.in(), d_gate_up.view(), y.view()); });
+  check("activation", "gated_unit", 0, 2 * (24 + 12),
+        [&] { kernel::gated_unit<D, bf16>(dev, kernel::Gate::silu, gate_up.in(), y.view()); });
+  check("activation", "gated_unit_backward", 0, 2 * (24 + 12 + 24), [&] {
+    kernel::gated_unit_backward<D, bf16>(dev, kernel::Gate::silu, gate_up.in(), dy.in(), d_gate_up.view());
+  });
+  check("activation", "gated_unit_backward", 0, 2 * (24 + 12 + 24 + 12), [&] {
+    kernel::gated_unit_backward<D, bf16>(dev, kernel::Gate::silu, gate_up.in(), dy.in(), d_gate_up.view(), y.view());
+  });
 
   M<bf16> x(dev, 3, 8, 5), z(dev, 3, 8, 6), copy(dev, 3, 8, 7), dx(dev, 3, 8, 8);
   M<float> weight(dev, 1, 4, 9), rstd(dev, 3, 2, 10), dw(dev, 1, 4, 11);

@@ -2,6 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <vector>
+
 #include "support/backends.hpp"
 #include "support/gradcheck.hpp"
 #include "support/matrix.hpp"
@@ -30,8 +35,8 @@ struct Run {
 };
 
 template <class T, class D>
-Run<T> run(D& dev, Matrix<D, Accum<T>>& logits, const std::vector<std::int32_t>& labels, Index width,
-           Index padding = 0) {
+Run<T> run(D& dev, Matrix<D, Accum<T>>& logits, const std::vector<std::int32_t>& labels, Index width, Index padding = 0,
+           double cap = 0) {
   using A = Accum<T>;
   const Index n = logits.in().rows(), vocabulary = logits.in().cols();
   const std::vector<A> all = logits.host();
@@ -62,7 +67,7 @@ Run<T> run(D& dev, Matrix<D, Accum<T>>& logits, const std::vector<std::int32_t>&
       Matrix<D, A> block(dev, n, count, values, padding);
       Matrix<D, T> e(dev, n, count, 6, padding);
       kernel::softmax_block<T>(dev, block.view(), label.in(), first, top.view(), others.view(), target.view(), e.view(),
-                               rounded.view(), sums.view());
+                               rounded.view(), sums.view(), cap);
       const std::vector<T> es = e.host();
       all_sums = sums.host();
       for (Index i = 0; i < n; ++i)
@@ -73,12 +78,13 @@ Run<T> run(D& dev, Matrix<D, Accum<T>>& logits, const std::vector<std::int32_t>&
     }
     kernel::softmax_finish<T>(dev, top.in(), others.in(), target.in(), loss.view());
     kernel::softmax_gradient<T>(dev, top.in(), others.in(), target.in(), rounded.in(), w_label.in(), scale, sums.in(),
-                                gradient.view());
+                                gradient.view(), cap);
     Matrix<D, T> logit_gradient(dev, n, vocabulary, 8, padding);
     for (Index first = 0; first < vocabulary; first += width) {
       const Index count = std::min(width, vocabulary - first);
       kernel::softmax_logit_gradient<T>(dev, logits.in().col_slice(first, count), label.in(), first, top.in(),
-                                        others.in(), target.in(), scale, logit_gradient.view().col_slice(first, count));
+                                        others.in(), target.in(), scale, logit_gradient.view().col_slice(first, count),
+                                        cap);
     }
     return {loss.host(), top.host(), gradient.host(), logit_gradient.host()};
   }
@@ -111,7 +117,8 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
                           c.padding);
       const auto ls = logits.host();
       const auto labels = some_labels(c.rows, c.vocabulary);
-      std::vector<double> loss, top, gradient, loss_bound, top_bound, gradient_bound;
+      std::vector<double> loss, top, gradient, loss_bound, top_bound, gradient_bound, capped, capped_bound;
+      const double cap = 1.25 * c.size;  // of logits that are capped already
       for (Index i = 0; i < c.rows; ++i) {
         const auto l = [&](Index j) { return real(ls[static_cast<std::size_t>(i * c.vocabulary + j)]); };
         const Index label = labels[static_cast<std::size_t>(i)];
@@ -137,6 +144,9 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
           gradient_bound.push_back(scale * std::fabs(p) * (2.02 * error + 2.05 * roundoff<T>)+1e-37);
           // The label's is p - 1, where whole rows are taken.
           if (takes_whole_rows<D> && j == label) gradient_bound.back() += scale * (error + 2 * roundoff<A>);
+          const double slope = 1 - l(j) * l(j) / (cap * cap);
+          capped.push_back(gradient.back() * slope);
+          capped_bound.push_back(gradient_bound.back() * slope + 4 * roundoff<A> * scale * std::fabs(p));
         }
       }
       for (const Index width : {c.width, c.vocabulary}) {
@@ -145,6 +155,11 @@ TEST_CASE("loss: cross entropy and its gradient equal the formulas for every wid
         check_near(result.top, top, top_bound);
         check_near(result.gradient, gradient, gradient_bound);
         check_near(result.logit_gradient, gradient, gradient_bound);
+        if constexpr (takes_whole_rows<D>) continue;
+        const auto slower = run<T>(dev, logits, labels, width, c.padding, cap);
+        check_same_bits(slower.loss, result.loss);
+        check_near(slower.gradient, capped, capped_bound);
+        check_near(slower.logit_gradient, capped, capped_bound);
       }
     }
   });
@@ -253,6 +268,52 @@ TEST_CASE("loss: the gradient is exact by complex step") {
     for (auto* gradient : {&result.gradient, &result.logit_gradient})
       CHECK(gradient_error(std::span<double>(*gradient), complex_step(elements(z.view()), loss)) < 1e-12);
   }
+}
+
+TEST_CASE("loss: the gradient through a soft cap is exact by complex step") {
+  using C = std::complex<double>;
+  Cpu dev(1);
+  const Index n = 4, vocabulary = 11;
+  constexpr double cap = 0.8;
+  Matrix<Cpu, double> logits(dev, n, vocabulary, 1);
+  Matrix<Cpu, C> z(dev, n, vocabulary, 1);
+  kernel::soft_cap<double>(dev, logits.view(), cap);
+  const auto labels = some_labels(n, vocabulary);
+  for (const Index width : {Index{4}, vocabulary}) {
+    auto result = run<double>(dev, logits, labels, width, 0, cap);
+    const auto loss = [&] {
+      Matrix<Cpu, C> capped(dev, n, vocabulary, z.host());
+      kernel::soft_cap<C>(dev, capped.view(), cap);
+      C total = 0;
+      for (const C& value : run<C>(dev, capped, labels, width).loss) total += scale * value;
+      return total;
+    };
+    for (auto* gradient : {&result.gradient, &result.logit_gradient})
+      CHECK(gradient_error(std::span<double>(*gradient), complex_step(elements(z.view()), loss)) < 1e-12);
+  }
+}
+
+TEST_CASE("loss: a soft cap equals the formula, near 0 and far from it") {
+  each_backend([]<class D>() {
+    if constexpr (kernel::HasSoftCap<D, float>) {
+      D dev(2);
+      for (const double cap : {0.5, 30.0}) {
+        std::vector<float> values = random_values<float>(70, 1, -4 * cap, 4 * cap);
+        for (std::size_t i = 0; i < 20; ++i) values[i] *= 1e-6f;
+        values[20] = 0;
+        values[21] = std::numeric_limits<float>::infinity();
+        Matrix<D, float> x(dev, 5, 14, values, 3);
+        std::vector<double> expected, bound;
+        for (const float value : values) {
+          expected.push_back(cap * std::tanh(static_cast<double>(value) / cap));
+          // tanh is within 2 units in the last place, its argument and the product are rounded.
+          bound.push_back(7 * roundoff<float> * std::fabs(expected.back()));
+        }
+        kernel::soft_cap<float>(dev, x.view(), cap);
+        check_near(x.host(), expected, bound);
+      }
+    }
+  });
 }
 
 TEST_CASE("loss: the number of threads doesn't change a bit") {

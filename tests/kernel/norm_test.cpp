@@ -19,6 +19,7 @@ struct Case {
 };
 constexpr Case cases[] = {{0, 1, 8, 0}, {1, 1, 1, 0}, {3, 1, 7, 3}, {5, 4, 16, 0}, {4, 3, 33, 1}, {41, 1, 577, 2}};
 constexpr double eps = 1e-5;
+constexpr double offsets[] = {0, 1};  // 1 + w is rounded once more, which the bounds have room for
 
 /// y and rstd in double, from the formula.
 void expected_norm(const Case& c, const std::vector<double>& x, const std::vector<double>& w, std::vector<double>& y,
@@ -40,31 +41,34 @@ TEST_CASE("norm: forward equals the formula, in place and with rows apart") {
   each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
-    for (const Case& c : cases) {
-      CAPTURE(c.rows);
-      CAPTURE(c.width);
-      const Index cols = c.groups * c.width;
-      const auto values = random_values<T>(c.rows * cols, 1, -3, 3);
-      Matrix<D, T> x(dev, c.rows, cols, values, c.padding), y(dev, c.rows, cols, 2, c.padding + 1);
-      Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 3, 0.5, 1.5));
-      Matrix<D, A> rstd(dev, c.rows, c.groups, 4, c.padding);
-      std::vector<double> expected, expected_rstd, bound, bound_rstd;
-      expected_norm(c, doubles(values), doubles(w.host()), expected, expected_rstd);
-      // Squares are positive: a sum of n has a relative error of at most n roundings; the rest are single ones.
-      const double error = static_cast<double>(c.width + 8) * roundoff<A>;
-      for (const double value : expected) bound.push_back((error + 1.01 * roundoff<T>)*std::fabs(value));
-      for (const double value : expected_rstd) bound_rstd.push_back(error * value);
+    for (const double offset : offsets)
+      for (const Case& c : cases) {
+        CAPTURE(c.rows);
+        CAPTURE(c.width);
+        const Index cols = c.groups * c.width;
+        const auto values = random_values<T>(c.rows * cols, 1, -3, 3);
+        Matrix<D, T> x(dev, c.rows, cols, values, c.padding), y(dev, c.rows, cols, 2, c.padding + 1);
+        Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 3, 0.5, 1.5));
+        Matrix<D, A> rstd(dev, c.rows, c.groups, 4, c.padding);
+        std::vector<double> expected, expected_rstd, bound, bound_rstd;
+        auto weights = doubles(w.host());
+        for (double& weight : weights) weight += offset;
+        expected_norm(c, doubles(values), weights, expected, expected_rstd);
+        // Squares are positive: a sum of n has a relative error of at most n roundings; the rest are single ones.
+        const double error = static_cast<double>(c.width + 8) * roundoff<A>;
+        for (const double value : expected) bound.push_back((error + 1.01 * roundoff<T>)*std::fabs(value));
+        for (const double value : expected_rstd) bound_rstd.push_back(error * value);
 
-      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, y.view(), rstd.view());
-      check_near(y.host(), expected, bound);
-      check_near(rstd.host(), expected_rstd, bound_rstd);
-      check_same_bits(x.host(), values);
+        kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, y.view(), rstd.view(), {}, offset);
+        check_near(y.host(), expected, bound);
+        check_near(rstd.host(), expected_rstd, bound_rstd);
+        check_same_bits(x.host(), values);
 
-      Matrix<D, T> copy(dev, c.rows, cols, 5, 2 * c.padding);
-      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, x.view(), {}, copy.view());
-      check_same_bits(x.host(), y.host());
-      check_same_bits(copy.host(), values);
-    }
+        Matrix<D, T> copy(dev, c.rows, cols, 5, 2 * c.padding);
+        kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, x.view(), {}, copy.view(), offset);
+        check_same_bits(x.host(), y.host());
+        check_same_bits(copy.host(), values);
+      }
   });
 }
 
@@ -72,60 +76,64 @@ TEST_CASE("norm: backward equals the formula, it overwrites, adds, and may write
   each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     D dev(2);
-    for (const Case& c : cases) {
-      CAPTURE(c.rows);
-      CAPTURE(c.width);
-      const Index cols = c.groups * c.width;
-      Matrix<D, T> x(dev, c.rows, cols, 1, c.padding), dy(dev, c.rows, cols, 2, 2 * c.padding);
-      Matrix<D, T> dx(dev, c.rows, cols, 3, c.padding), sum(dev, c.rows, cols, 3, c.padding);
-      Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 4, 0.5, 1.5)),
-          rstd(dev, c.rows, c.groups, 5, c.padding);
-      kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, dx.view(), rstd.view());
-      const auto normed = dx.host();
+    for (const double offset : offsets)
+      for (const Case& c : cases) {
+        CAPTURE(c.rows);
+        CAPTURE(c.width);
+        const Index cols = c.groups * c.width;
+        Matrix<D, T> x(dev, c.rows, cols, 1, c.padding), dy(dev, c.rows, cols, 2, 2 * c.padding);
+        Matrix<D, T> dx(dev, c.rows, cols, 3, c.padding), sum(dev, c.rows, cols, 3, c.padding);
+        Matrix<D, A> w(dev, 1, c.width, random_values<A>(c.width, 4, 0.5, 1.5)),
+            rstd(dev, c.rows, c.groups, 5, c.padding);
+        kernel::rms_norm<D, T>(dev, x.in(), w.in(), eps, dx.view(), rstd.view(), {}, offset);
+        const auto normed = dx.host();
 
-      const auto xs = doubles(x.host()), dys = doubles(dy.host()), ws = doubles(w.host()), rs = doubles(rstd.host());
-      const auto before = doubles(sum.host());
-      std::vector<double> expected(xs.size()), bound(xs.size()), expected_sum(xs.size()), bound_sum(xs.size());
-      const auto n = static_cast<double>(c.width);
-      for (std::size_t i = 0; i < xs.size(); ++i) {
-        const std::size_t group = i / ws.size(), begin = group * ws.size();
-        const double r = rs[group];
-        double dot = 0, dot_size = 0;
-        for (std::size_t j = 0; j < ws.size(); ++j) {
-          dot += ws[j] * dys[begin + j] * xs[begin + j];
-          dot_size += std::fabs(ws[j] * dys[begin + j] * xs[begin + j]);
+        const auto xs = doubles(x.host()), dys = doubles(dy.host()), rs = doubles(rstd.host());
+        auto ws = doubles(w.host());
+        for (double& weight : ws) weight += offset;
+        const auto before = doubles(sum.host());
+        std::vector<double> expected(xs.size()), bound(xs.size()), expected_sum(xs.size()), bound_sum(xs.size());
+        const auto n = static_cast<double>(c.width);
+        for (std::size_t i = 0; i < xs.size(); ++i) {
+          const std::size_t group = i / ws.size(), begin = group * ws.size();
+          const double r = rs[group];
+          double dot = 0, dot_size = 0;
+          for (std::size_t j = 0; j < ws.size(); ++j) {
+            dot += ws[j] * dys[begin + j] * xs[begin + j];
+            dot_size += std::fabs(ws[j] * dys[begin + j] * xs[begin + j]);
+          }
+          expected[i] = r * (ws[i - begin] * dys[i] - xs[i] * r * r * dot / n);
+          const double size = r * (std::fabs(ws[i - begin] * dys[i]) + std::fabs(xs[i]) * r * r * dot_size / n);
+          bound[i] = (n + 10) * roundoff<A> * size + 1.01 * roundoff<T> * std::fabs(expected[i]);
+          expected_sum[i] = before[i] + expected[i];
+          bound_sum[i] = (n + 10) * roundoff<A> * (size + std::fabs(before[i])) +
+                         1.01 * roundoff<T> * std::fabs(expected_sum[i]) +
+                         rounds_parts<D> * 1.01 * roundoff<T> * std::fabs(expected[i]);
         }
-        expected[i] = r * (ws[i - begin] * dys[i] - xs[i] * r * r * dot / n);
-        const double size = r * (std::fabs(ws[i - begin] * dys[i]) + std::fabs(xs[i]) * r * r * dot_size / n);
-        bound[i] = (n + 10) * roundoff<A> * size + 1.01 * roundoff<T> * std::fabs(expected[i]);
-        expected_sum[i] = before[i] + expected[i];
-        bound_sum[i] = (n + 10) * roundoff<A> * (size + std::fabs(before[i])) +
-                       1.01 * roundoff<T> * std::fabs(expected_sum[i]) +
-                       rounds_parts<D> * 1.01 * roundoff<T> * std::fabs(expected[i]);
+        kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dx.view(), false, offset);
+        check_near(dx.host(), expected, bound);
+        kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), sum.view(), true, offset);
+        check_near(sum.host(), expected_sum, bound_sum);
+        kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dy.view(), false, offset);
+        check_same_bits(dy.host(), dx.host());
+        Matrix<D, T> again(dev, c.rows, cols, 2, c.padding), added(dev, c.rows, cols, 3, 2 * c.padding);
+        kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), again.in(), added.view(), true, again.view(),
+                                        eps, offset);
+        check_same_bits(added.host(), sum.host());
+        check_same_bits(again.host(), normed);
+        Matrix<D, T> over(dev, c.rows, cols, 2, c.padding), apart(dev, c.rows, cols, 3, c.padding);
+        const auto gradients = over.host();
+        std::vector<double> twice(gradients.size()), bound_twice(gradients.size());
+        for (std::size_t i = 0; i < twice.size(); ++i) {
+          twice[i] = real(gradients[i]) + expected[i];
+          bound_twice[i] = bound[i] + (n + 10) * roundoff<A> * std::fabs(real(gradients[i])) +
+                           1.01 * roundoff<T> * std::fabs(twice[i]);
+        }
+        kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), over.in(), over.view(), true, apart.view(), eps,
+                                        offset);
+        check_near(over.host(), twice, bound_twice);
+        check_same_bits(apart.host(), normed);
       }
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dx.view(), false);
-      check_near(dx.host(), expected, bound);
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), sum.view(), true);
-      check_near(sum.host(), expected_sum, bound_sum);
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), dy.in(), dy.view(), false);
-      check_same_bits(dy.host(), dx.host());
-      Matrix<D, T> again(dev, c.rows, cols, 2, c.padding), added(dev, c.rows, cols, 3, 2 * c.padding);
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), again.in(), added.view(), true, again.view(),
-                                      eps);
-      check_same_bits(added.host(), sum.host());
-      check_same_bits(again.host(), normed);
-      Matrix<D, T> over(dev, c.rows, cols, 2, c.padding), apart(dev, c.rows, cols, 3, c.padding);
-      const auto gradients = over.host();
-      std::vector<double> twice(gradients.size()), bound_twice(gradients.size());
-      for (std::size_t i = 0; i < twice.size(); ++i) {
-        twice[i] = real(gradients[i]) + expected[i];
-        bound_twice[i] = bound[i] + (n + 10) * roundoff<A> * std::fabs(real(gradients[i])) +
-                         1.01 * roundoff<T> * std::fabs(twice[i]);
-      }
-      kernel::rms_norm_backward<D, T>(dev, x.in(), w.in(), rstd.in(), over.in(), over.view(), true, apart.view(), eps);
-      check_near(over.host(), twice, bound_twice);
-      check_same_bits(apart.host(), normed);
-    }
   });
 }
 

@@ -150,7 +150,8 @@ TEST_CASE("kernel shapes: a profile counts the bytes of each operand in its own 
   CHECK(gemm(false) == 4 * (2 * 3 + 3 * 5 + 2 * 5));
   CHECK(gemm(true) == 4 * (2 * 3 + 3 * 5 + 2 * 2 * 5));
   CHECK(bytes_of([&] { kernel::convert(dev, wide.in(), narrow.view()); }) == 4 * 32 + 2 * 32);
-  CHECK(bytes_of([&] { kernel::swiglu<D, bf16>(dev, gate_up.in(), narrow.view()); }) == 2 * (64 + 32));
+  CHECK(bytes_of([&] { kernel::gated_unit<D, bf16>(dev, kernel::Gate::silu, gate_up.in(), narrow.view()); }) ==
+        2 * (64 + 32));
 }
 
 TEST_CASE("kernel shapes: operands of norms, activation, rotation, factors, steps and sums that do not fit are named") {
@@ -188,12 +189,14 @@ TEST_CASE("kernel shapes: operands of norms, activation, rotation, factors, step
                  [&](const std::vector<Out>& o) {
                    kernel::rms_norm_weight_gradient<D, float>(dev, x.in(), In(o[0]), In(o[1]), dw.view());
                  });
-  check_operands({x.view()}, {"[swiglu] gate_up"}, w,
-                 [&](const std::vector<Out>& o) { kernel::swiglu<D, float>(dev, In(o[0]), half.view()); });
-  check_operands(
-      {x.view(), y.view(), half.view()},
-      {"[swiglu_backward] gate_up", "[swiglu_backward] d_gate_up", "[swiglu_backward] y"}, w,
-      [&](const std::vector<Out>& o) { kernel::swiglu_backward<D, float>(dev, In(o[0]), half.in(), o[1], o[2]); });
+  check_operands({x.view()}, {"[gated_unit] gate_up"}, w, [&](const std::vector<Out>& o) {
+    kernel::gated_unit<D, float>(dev, kernel::Gate::silu, In(o[0]), half.view());
+  });
+  check_operands({x.view(), y.view(), half.view()},
+                 {"[gated_unit_backward] gate_up", "[gated_unit_backward] d_gate_up", "[gated_unit_backward] y"}, w,
+                 [&](const std::vector<Out>& o) {
+                   kernel::gated_unit_backward<D, float>(dev, kernel::Gate::silu, In(o[0]), half.in(), o[1], o[2]);
+                 });
   const M<std::int32_t> positions(dev, 1, 3, numbers(3)), two(dev, 1, 2, numbers(2));
   check_operands({sin.view(), y.view()}, {"[rope] sin", "[rope] y"}, w, [&](const std::vector<Out>& o) {
     kernel::rope<D, float>(dev, x.in(), angles.in(), In(o[0]), positions.in(), kernel::Rotation::forward, o[1]);

@@ -578,9 +578,9 @@ TEST_CASE("config: GGUF metadata that are not supported, or missing, are named")
   GgufWriter writer;
   writer.add("general.architecture", "gemma");
   io::write_file(file.folder / "y.gguf", std::string_view(writer.bytes()));
-  CHECK(
-      holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
-            "\"general.architecture\" is \"gemma\", which is not supported; expected llama, qwen2, qwen3 or smollm3"));
+  CHECK(holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
+              "\"general.architecture\" is \"gemma\", which is not supported; expected gemma2, gemma3, llama, qwen2, "
+              "qwen3 or smollm3"));
 }
 
 TEST_CASE("config: extents at their limits are taken, and the first beyond them is not") {
@@ -638,8 +638,8 @@ TEST_CASE("config: extents at their limits are taken, and the first beyond them 
         "config.json: \"attention_dropout\" is \"0\", which is not supported; expected 0");
   CHECK(said({{"quantization_config", 4}}) == "config.json: \"quantization_config\" is 4, which is not supported");
   CHECK(said({{"model_type", "gemma"}}) ==
-        "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of llama, mistral, "
-        "qwen2, qwen3, smollm3");
+        "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of gemma2, gemma3_text, llama, "
+        "mistral, qwen2, qwen3, smollm3");
   CHECK(said({{"rope_parameters", 3}}) == "config.json: \"rope_parameters\" must be an object, found 3");
   CHECK(said({{"rope_scaling", {{"factor", 2}, {"partial_rotary_factor", 0.5}}}}) ==
         "config.json: rope_scaling: \"partial_rotary_factor\" is 0.5, which is not supported; expected 1");

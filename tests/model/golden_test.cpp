@@ -397,6 +397,8 @@ void each_family(const Check& check) {
   SUBCASE("llama: llama3 scaling, biases everywhere, old spelling, three targets") { check("llama"); }
   SUBCASE("smollm3: linear scaling, a layer without rotary, tied, rank and alpha patterns") { check("smollm3"); }
   SUBCASE("mistral: a window shorter than most sequences, narrow heads, all targets") { check("mistral"); }
+  SUBCASE("gemma2: norms behind, GELU, a scaled embedding, soft caps, every second layer's window") { check("gemma2"); }
+  SUBCASE("gemma3_text: q and k norms, layers with a window that rotate by their own base") { check("gemma3_text"); }
 }
 
 /// Of f64, which gradient checks alone compute in, one family may have to do.

@@ -189,6 +189,15 @@ std::vector<Case> all_cases() {
     c.model.more = {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}};
     c.recompute = 2;
   });
+  add("gemma2 with soft caps, recomputed", [](Case& c) {
+    c.model.family = "gemma2";
+    c.model.tied = true;
+    c.model.more = {{"sliding_window", 4},
+                    {"query_pre_attn_scalar", 1},
+                    {"attn_logit_softcapping", 0.75},
+                    {"final_logit_softcapping", 1.5}};
+    c.recompute = 2;
+  });
   add("only the upper layer", [](Case& c) { c.adapter.layers = {1}; });
   // The model's own tensors.
   add("all of qwen3", [](Case& c) { c.own = Case::Own::alone; });
@@ -212,6 +221,18 @@ std::vector<Case> all_cases() {
     c.model.more = {{"no_rope_layers", {1, 0}}};
     c.own = Case::Own::alone;
   });
+  for (const bool second : {true, false})
+    add(second ? "all of gemma2, tied" : "all of gemma3_text, beside an adapter", [&](Case& c) {
+      c.model.family = second ? "gemma2" : "gemma3_text";
+      c.model.tied = second;
+      c.model.more = {{"sliding_window", 4},
+                      {"layer_types", {"full_attention", "sliding_attention"}},
+                      {"query_pre_attn_scalar", 2},
+                      {"attn_logit_softcapping", second ? io::Json(0.75) : io::Json()},
+                      {"final_logit_softcapping", 1.5}};
+      c.recompute = second ? 0 : 1;
+      c.own = second ? Case::Own::alone : Case::Own::beside;
+    });
   return cases;
 }
 

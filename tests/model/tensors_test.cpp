@@ -15,7 +15,7 @@ using namespace lora;
 using namespace lora::test;
 
 TEST_CASE("tensors: the description names what files of every type hold, each once, with its shape and GGUF's name") {
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "smollm3"})
+  for (const char* family : {"gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3", "smollm3"})
     for (const bool tied : {false, true}) {
       CAPTURE(family);
       CAPTURE(tied);
@@ -38,7 +38,7 @@ TEST_CASE("tensors: the description names what files of every type hold, each on
         CAPTURE(info.name);
         REQUIRE(expected.count(info.name) == 1);
         CHECK(info.shape == expected[info.name]);
-        CHECK(info.gguf_name == gguf_name(info.name));
+        CHECK(info.gguf_name == gguf_name(info.name, config.post_norms));
         gguf_names.insert(info.gguf_name);
         CHECK((info.layer >= 0) == info.name.starts_with("model.layers."));
         if (info.layer >= 0) CHECK(info.name.starts_with(concat("model.layers.", info.layer, ".")));

@@ -18,6 +18,8 @@ struct Subject {
   static constexpr Index e = SomeAttention::e, f = 14;
   SomeAttention attention;
   reference::Matrix norm = reference::random_matrix(1, e, 21, 0.5, 1.5);
+  reference::Matrix post_norm{};  // empty: none
+  kernel::Gate gate = kernel::Gate::silu;
   SomeLinears gate_up, down;
 
   Subject(Index attention_rank, Index mlp_rank)
@@ -28,14 +30,29 @@ struct Subject {
   reference::Matrix of(const reference::Matrix& x) const {
     const auto h = attention.of(x);
     const auto normed = reference::rms_norm(h, norm, attention.eps);
-    return h + down.of(reference::swiglu(gate_up.of(normed, 0), gate_up.of(normed, 1)), 0);
+    const auto branch = down.of(reference::gated_unit(gate, gate_up.of(normed, 0), gate_up.of(normed, 1)), 0);
+    return h + (post_norm.empty() ? branch : reference::rms_norm(branch, post_norm, attention.eps));
   }
 
   template <class D, class T>
   nn::Block<D, T> module(D& dev, nn::ParamStore<D, T>& params, const nn::Rotary<D, T>& rotary) const {
     auto first = attention.module(dev, params, rotary);
     auto in = gate_up.module(dev, params), out = down.module(dev, params);
-    return {std::move(first), nn::Mlp<D, T>(norm_of<D, T>(dev, norm, attention.eps), std::move(in), std::move(out))};
+    nn::PostNorm<D, T> behind;
+    if (!post_norm.empty()) behind = nn::PostNorm<D, T>(norm_of<D, T>(dev, post_norm, attention.eps));
+    return {std::move(first), nn::Mlp<D, T>(norm_of<D, T>(dev, norm, attention.eps), std::move(in), std::move(out),
+                                            gate, std::move(behind))};
+  }
+
+  /// With norms behind both halves and GELU, and with a cap of attention's scores where the device has caps.
+  template <class D>
+  Subject as_gemma() const {
+    Subject other = *this;
+    other.attention.post_norm = reference::random_matrix(1, e, 25, 0.5, 1.5);
+    other.post_norm = reference::random_matrix(1, e, 26, 0.5, 1.5);
+    other.gate = kernel::Gate::gelu_tanh;
+    if (kernel::HasSoftCap<D, float>) other.attention.shape.cap = 0.7;
+    return other;
   }
 
   std::vector<reference::Matrix*> trained() {
@@ -74,6 +91,16 @@ TEST_CASE("block: y, dx and all gradients equal the formula, whichever half trai
 
 TEST_CASE("block: the same under gradient checkpointing") {
   each_backend_of_modules([]<class D, class T>() { Subject(2, 2).check<D, T>(true); });
+}
+
+TEST_CASE("block: the same with norms behind both halves, GELU and a cap, kept and under gradient checkpointing") {
+  each_backend_of_modules([]<class D, class T>() {
+    for (const bool recompute : {false, true}) {
+      Subject(2, 2).as_gemma<D>().template check<D, T>(recompute);
+      Subject(0, 2).as_gemma<D>().template check<D, T>(recompute);
+      Subject(2, 0).as_gemma<D>().template check<D, T>(recompute);
+    }
+  });
 }
 
 TEST_CASE("stack: its layers one after the other, kept from the lowest that trains on, equal the formula") {

@@ -22,7 +22,7 @@ struct Subject {
 
   reference::Matrix of(const reference::Matrix& x) const {
     const auto normed = reference::rms_norm(x, norm, eps);
-    return x + down.of(reference::swiglu(gate_up.of(normed, 0), gate_up.of(normed, 1)), 0);
+    return x + down.of(reference::gated_unit(kernel::Gate::silu, gate_up.of(normed, 0), gate_up.of(normed, 1)), 0);
   }
 
   template <class D, class T>

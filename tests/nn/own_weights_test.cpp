@@ -73,7 +73,7 @@ struct SomeMlp {
 
   reference::Matrix of(const reference::Matrix& x) const {
     const auto normed = reference::rms_norm(x, norm, eps);
-    return x + down.of(reference::swiglu(gate_up.of(normed, 0), gate_up.of(normed, 1)), 0);
+    return x + down.of(reference::gated_unit(kernel::Gate::silu, gate_up.of(normed, 0), gate_up.of(normed, 1)), 0);
   }
 
   template <class D, class T>
@@ -175,34 +175,38 @@ TEST_CASE("own weights: in bfloat16 products read the copy, and gradients are th
 
 TEST_CASE("own weights: the table of an embedding gets the gradients of its tokens' rows") {
   each_backend_of_modules([]<class D, class T>() {
-    D dev(2);
-    const Index vocabulary = 11, e = 16;
-    const auto values = random_values<float>(vocabulary * e, 1);
-    const auto held = std::make_shared<Tensor<D, float>>(tensor_of<float>(dev, values, vocabulary, e));
-    nn::Embedding<D, T> embedding{nn::Weight<D>(StoredView<D>(held->view().data(), DType::f32, vocabulary, e), held)};
-    nn::ParamStore<D, T> params;
-    embedding.table.add_to(params, "table", 0);
-    params.build(dev);
-    embedding.table.start(dev, params);
-    params.refresh(dev);
-    const std::vector<std::int32_t> tokens{10, 0, 3, 3, 10, 3}, positions{0, 1, 2, 3, 4, 5};
-    const std::vector<kernel::Segment> segments{{0, 6}};
-    const nn::Pass<D, T> pass(dev, nn::Batch{tokens, positions, {}, segments});
-    Matrix<D, T> y(dev, 6, e, 2), dy(dev, 6, e, 3);
-    embedding.forward(dev, pass, y.view());
-    embedding.backward(dev, pass, dy.in());
-    embedding.backward(dev, pass, dy.in());  // added to
-    const auto outputs = y.host(), gradients = dy.host();
-    std::vector<double> expected(values.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i)
-      for (std::size_t j = 0; j < static_cast<std::size_t>(e); ++j) {
-        const auto at = static_cast<std::size_t>(tokens[i]) * static_cast<std::size_t>(e) + j;
-        CHECK(real(outputs[i * static_cast<std::size_t>(e) + j]) == static_cast<double>(values[at]));
-        expected[at] += 2 * real(gradients[i * static_cast<std::size_t>(e) + j]);
-      }
-    const auto found = to_host(dev, embedding.table.param().grad());
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      CHECK(std::fabs(real(found[i]) - expected[i]) <= 6 * 4 * roundoff<T>);
+    for (const double scale : {1.0, 2.0}) {
+      D dev(2);
+      const Index vocabulary = 11, e = 16;
+      const auto values = random_values<float>(vocabulary * e, 1);
+      const auto held = std::make_shared<Tensor<D, float>>(tensor_of<float>(dev, values, vocabulary, e));
+      nn::Embedding<D, T> embedding{nn::Weight<D>(StoredView<D>(held->view().data(), DType::f32, vocabulary, e), held)};
+      nn::ParamStore<D, T> params;
+      embedding.table.add_to(params, "table", 0);
+      params.build(dev);
+      embedding.table.start(dev, params);
+      params.refresh(dev);
+      const std::vector<std::int32_t> tokens{10, 0, 3, 3, 10, 3}, positions{0, 1, 2, 3, 4, 5};
+      const std::vector<kernel::Segment> segments{{0, 6}};
+      const nn::Pass<D, T> pass(dev, nn::Batch{tokens, positions, {}, segments});
+      Matrix<D, T> y(dev, 6, e, 2), dy(dev, 6, e, 3), again(dev, 6, e, 3);
+      const auto gradients = dy.host();
+      embedding.scale = scale;
+      embedding.forward(dev, pass, y.view());
+      embedding.backward(dev, pass, dy.view());
+      embedding.backward(dev, pass, again.view());  // added to
+      const auto outputs = y.host();
+      std::vector<double> expected(values.size());
+      for (std::size_t i = 0; i < tokens.size(); ++i)
+        for (std::size_t j = 0; j < static_cast<std::size_t>(e); ++j) {
+          const auto at = static_cast<std::size_t>(tokens[i]) * static_cast<std::size_t>(e) + j;
+          CHECK(real(outputs[i * static_cast<std::size_t>(e) + j]) == scale * static_cast<double>(values[at]));
+          expected[at] += 2 * scale * real(gradients[i * static_cast<std::size_t>(e) + j]);
+        }
+      const auto found = to_host(dev, embedding.table.param().grad());
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        CHECK(std::fabs(real(found[i]) - expected[i]) <= 6 * 4 * scale * roundoff<T>);
+    }
   });
 }
 
@@ -214,8 +218,11 @@ TEST_CASE("own weights: the head's gradient is that of its loss, whatever the ch
     auto w = reference::random_matrix(v, e, 2);
     std::vector<std::int32_t> label_values;
     for (Index i = 0; i < n; ++i) label_values.push_back(static_cast<std::int32_t>(i * 7 % v));
+    double cap = 0;
     const auto loss = [&] {
-      const auto logits = reference::product(x, w);
+      auto logits = reference::product(x, w);
+      for (reference::Number& logit : logits.values)
+        if (cap > 0) logit = cap * std::tanh(logit / cap);
       reference::Number total = 0;
       for (Index i = 0; i < n; ++i) {
         reference::Number sum = 0;
@@ -224,37 +231,41 @@ TEST_CASE("own weights: the head's gradient is that of its loss, whatever the ch
       }
       return scale * total;
     };
-    const auto expected = complex_step(w.values, loss);
-    for (const std::pair<Index, Index>& extents : {std::pair<Index, Index>{64, 64}, {16, 24}, {8, 16}}) {
-      const Index rows = extents.first, columns = extents.second;
-      CAPTURE(rows);
-      D dev(2);
-      Tiling tiling = dev.tiling();
-      tiling.head_rows = rows;
-      tiling.head_columns = columns;
-      const auto held = std::make_shared<Tensor<D, T>>(tensor_of<T>(dev, w.as<T>(), v, e));
-      nn::Head<D, T> head(nn::Weight<D>(StoredView<D>(held->view().data(), dtype_of<T>, v, e), held), tiling);
-      Matrix<D, std::int32_t> labels(dev, 1, n, label_values);
-      const Matrix<D, T> input(dev, n, e, x.as<T>());
-      std::vector<std::vector<T>> dx;
-      nn::ParamStore<D, T> params;
-      for (const bool trains : {false, true}) {
-        if (trains) {
-          head.weight().add_to(params, "lm_head.weight", 0);
-          params.build(dev);
-          head.weight().start(dev, params);
-          params.refresh(dev);
+    for (const double limit : {0.0, 0.8}) {
+      if (limit > 0 && !kernel::HasSoftCap<D, T>) continue;
+      cap = limit;
+      const auto expected = complex_step(w.values, loss);
+      for (const std::pair<Index, Index>& extents : {std::pair<Index, Index>{64, 64}, {16, 24}, {8, 16}}) {
+        const Index rows = extents.first, columns = extents.second;
+        CAPTURE(rows);
+        D dev(2);
+        Tiling tiling = dev.tiling();
+        tiling.head_rows = rows;
+        tiling.head_columns = columns;
+        const auto held = std::make_shared<Tensor<D, T>>(tensor_of<T>(dev, w.as<T>(), v, e));
+        nn::Head<D, T> head(nn::Weight<D>(StoredView<D>(held->view().data(), dtype_of<T>, v, e), held), tiling, cap);
+        Matrix<D, std::int32_t> labels(dev, 1, n, label_values);
+        const Matrix<D, T> input(dev, n, e, x.as<T>());
+        std::vector<std::vector<T>> dx;
+        nn::ParamStore<D, T> params;
+        for (const bool trains : {false, true}) {
+          if (trains) {
+            head.weight().add_to(params, "lm_head.weight", 0);
+            params.build(dev);
+            head.weight().start(dev, params);
+            params.refresh(dev);
+          }
+          Matrix<D, Accum<T>> row_loss(dev, 1, n, 3), target(dev, 1, n, 4), top(dev, 1, n, 5);
+          Matrix<D, T> gradient(dev, n, e, 6);
+          const nn::LossRows<D, T> outcome{row_loss.view(), target.view(), top.view()};
+          head.loss(dev, input.in(), labels.in(), scale, gradient.view(), outcome);
+          dx.push_back(gradient.host());
+          if (trains) head.loss(dev, input.in(), labels.in(), scale, View<D, T>(), outcome);  // without gradients
         }
-        Matrix<D, Accum<T>> row_loss(dev, 1, n, 3), target(dev, 1, n, 4), top(dev, 1, n, 5);
-        Matrix<D, T> gradient(dev, n, e, 6);
-        const nn::LossRows<D, T> outcome{row_loss.view(), target.view(), top.view()};
-        head.loss(dev, input.in(), labels.in(), scale, gradient.view(), outcome);
-        dx.push_back(gradient.host());
-        if (trains) head.loss(dev, input.in(), labels.in(), scale, View<D, T>(), outcome);  // without gradients
+        check_same_bits(dx[1], dx[0]);
+        const auto found = to_host(dev, head.weight().param().grad());
+        CHECK(gradient_error(std::span<const T>(found), expected) < module_tolerance<T>);
       }
-      check_same_bits(dx[1], dx[0]);
-      const auto found = to_host(dev, head.weight().param().grad());
-      CHECK(gradient_error(std::span<const T>(found), expected) < module_tolerance<T>);
     }
   });
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <numbers>
 #include <span>
 #include <vector>
 
+#include "lora/kernel/activation.hpp"
 #include "lora/kernel/attention.hpp"
 #include "support/matrix.hpp"
 
@@ -100,12 +102,15 @@ inline Matrix rms_norm(const Matrix& x, const Matrix& weight, double eps) {
   return y;
 }
 
-/// silu(gate) ∘ up
-inline Matrix swiglu(const Matrix& gate, const Matrix& up) {
+/// g(gate) ∘ up
+inline Matrix gated_unit(kernel::Gate function, const Matrix& gate, const Matrix& up) {
   Matrix y = gate;
   for (std::size_t i = 0; i < y.values.size(); ++i) {
     const Number z = gate.values[i];
-    y.values[i] = z / (1.0 + std::exp(-z)) * up.values[i];
+    const Number g = function == kernel::Gate::silu
+                         ? z / (1.0 + std::exp(-z))
+                         : 0.5 * z * (1.0 + std::tanh(std::sqrt(2 / std::numbers::pi) * (z + 0.044715 * z * z * z)));
+    y.values[i] = g * up.values[i];
   }
   return y;
 }
@@ -128,7 +133,7 @@ inline Matrix rotated(const Matrix& x, Index width, std::span<const std::int32_t
   return y;
 }
 
-/// Causal, within each segment and the shape's window.
+/// Causal, within each segment and the shape's window, of scores behind its cap.
 inline Matrix attention(const kernel::AttentionShape& s, const Matrix& q, const Matrix& k, const Matrix& v,
                         std::span<const kernel::Segment> segments) {
   Matrix out(q.rows, q.cols);
@@ -142,7 +147,8 @@ inline Matrix attention(const kernel::AttentionShape& s, const Matrix& q, const 
         for (Index j = first; j <= i; ++j) {
           Number score = 0;
           for (Index c = 0; c < s.width; ++c) score += q.at(i, from + c) * k.at(j, other + c);
-          weights.push_back(std::exp(s.scale * score));
+          score = s.cap > 0 ? s.cap * std::tanh(s.scale / s.cap * score) : s.scale * score;
+          weights.push_back(std::exp(score));
           sum += weights.back();
         }
         for (Index j = first; j <= i; ++j)

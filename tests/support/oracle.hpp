@@ -108,11 +108,12 @@ class Attention {
           dp += term;
           dp_size += term < 0 ? -term : term;
         }
-        const double p = at(row.p, j), ds = s_.scale * p * (dp - delta);
-        const double ds_error =
-            std::fabs(s_.scale) * p *
-                (depth * u_ * dp_size + delta_error + (row.error + 4 * u_) * (std::fabs(dp) + std::fabs(delta))) +
-            u_t_ * std::fabs(ds);
+        const double p = at(row.p, j), slope = at(row.slopes, j), ds = s_.scale * p * (dp - delta) * slope;
+        const double ds_error = std::fabs(s_.scale) * p *
+                                    (slope * (depth * u_ * dp_size + delta_error +
+                                              (row.error + 4 * u_) * (std::fabs(dp) + std::fabs(delta))) +
+                                     row.slope_error * std::fabs(dp - delta)) +
+                                u_t_ * std::fabs(ds);
         // Sums over rows and heads of one key: no more than all rows.
         const double terms = static_cast<double>(q_.size()) / static_cast<double>(s_.width) * u_;
         const double* const key = k_.data() + to_k;
@@ -131,8 +132,9 @@ class Attention {
 
  private:
   struct Row {
-    std::vector<double> p;
-    double error = 0;  ///< relative, of each p
+    std::vector<double> p, slopes{};  ///< of the cap: 1 without one
+    double error = 0;                 ///< relative, of each p
+    double slope_error = 0;           ///< of each slope
   };
 
   Index query_at(Index row, Index head, Index c) const { return (row * s_.heads + head) * s_.width + c; }
@@ -181,9 +183,17 @@ class Attention {
         score += term;
         size += term < 0 ? -term : term;
       }
+      error = std::max(error, static_cast<double>(s_.width + 4) * u_ * size);
+      // tanh is within 2 units in the last place, 4 roundings; its argument and the product are rounded as well.
+      const double share = s_.cap > 0 ? std::tanh(score / s_.cap) : 0;
+      if (s_.cap > 0) score = s_.cap * share;
+      row.slopes.push_back(1 - share * share);
       scores.push_back(score);
       top = std::max(top, score);
-      error = std::max(error, static_cast<double>(s_.width + 4) * u_ * size);
+    }
+    if (s_.cap > 0) {
+      row.slope_error = 2 * error / s_.cap + 16 * u_;
+      error += 8 * u_ * s_.cap;
     }
     for (double& score : scores) {
       score = std::exp(score - top);

@@ -100,25 +100,26 @@ template <>
 struct RmsNorm<proof::Device> {
   using D = proof::Device;
   template <class T>
-  static void run(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, double eps, View<D, T> y,
+  static void run(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, double offset, double eps, View<D, T> y,
                   View<D, Accum<T>> rstd, View<D, T> copy) {
     dev.launch("rms_norm",
                {proof::reads("x", x), proof::reads("weight", weight), proof::writes("y", y),
                 proof::writes("rstd", rstd), proof::writes("copy", copy)},
                [=, x = dev.inner(x), weight = dev.inner(weight), y = dev.inner(y), rstd = dev.inner(rstd),
                 copy = dev.inner(copy)](cpu::Device& cpu) {
-                 RmsNorm<cpu::Device>::run<T>(cpu, x, weight, eps, y, rstd, copy);
+                 RmsNorm<cpu::Device>::run<T>(cpu, x, weight, offset, eps, y, rstd, copy);
                });
   }
   template <class T>
-  static void backward(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, const Accum<T>> rstd,
-                       View<D, const T> dy, View<D, T> dx, bool accumulate, View<D, T> y, double eps) {
+  static void backward(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, double offset,
+                       View<D, const Accum<T>> rstd, View<D, const T> dy, View<D, T> dx, bool accumulate, View<D, T> y,
+                       double eps) {
     dev.launch("rms_norm_backward",
                {proof::reads("x", x), proof::reads("weight", weight), proof::reads("rstd", rstd),
                 proof::reads("dy", dy), proof::writes("dx", dx, accumulate), proof::writes("y", y)},
                [=, x = dev.inner(x), weight = dev.inner(weight), rstd = dev.inner(rstd), dy = dev.inner(dy),
                 dx = dev.inner(dx), y = dev.inner(y)](cpu::Device& cpu) {
-                 RmsNorm<cpu::Device>::backward<T>(cpu, x, weight, rstd, dy, dx, accumulate, y, eps);
+                 RmsNorm<cpu::Device>::backward<T>(cpu, x, weight, offset, rstd, dy, dx, accumulate, y, eps);
                });
   }
   template <class T>
@@ -230,22 +231,24 @@ struct Attention<proof::Device> {
 };
 
 template <>
-struct SwiGlu<proof::Device> {
+struct GatedUnit<proof::Device> {
   using D = proof::Device;
   template <class T>
-  static void run(D& dev, View<D, const T> gate_up, View<D, T> y) {
-    dev.launch("swiglu", {proof::reads("gate_up", gate_up), proof::writes("y", y)},
-               [gate_up = dev.inner(gate_up), y = dev.inner(y)](cpu::Device& cpu) {
-                 SwiGlu<cpu::Device>::run<T>(cpu, gate_up, y);
+  static void run(D& dev, Gate gate, View<D, const T> gate_up, View<D, T> y) {
+    dev.launch("gated_unit", {proof::reads("gate_up", gate_up), proof::writes("y", y)},
+               [gate, gate_up = dev.inner(gate_up), y = dev.inner(y)](cpu::Device& cpu) {
+                 GatedUnit<cpu::Device>::run<T>(cpu, gate, gate_up, y);
                });
   }
   template <class T>
-  static void backward(D& dev, View<D, const T> gate_up, View<D, const T> dy, View<D, T> d_gate_up, View<D, T> y) {
-    dev.launch("swiglu_backward",
-               {proof::reads("gate_up", gate_up), proof::reads("dy", dy), proof::writes("d_gate_up", d_gate_up),
-                proof::writes("y", y)},
-               [gate_up = dev.inner(gate_up), dy = dev.inner(dy), d_gate_up = dev.inner(d_gate_up), y = dev.inner(y)](
-                   cpu::Device& cpu) { SwiGlu<cpu::Device>::backward<T>(cpu, gate_up, dy, d_gate_up, y); });
+  static void backward(D& dev, Gate gate, View<D, const T> gate_up, View<D, const T> dy, View<D, T> d_gate_up,
+                       View<D, T> y) {
+    dev.launch(
+        "gated_unit_backward",
+        {proof::reads("gate_up", gate_up), proof::reads("dy", dy), proof::writes("d_gate_up", d_gate_up),
+         proof::writes("y", y)},
+        [=, gate_up = dev.inner(gate_up), dy = dev.inner(dy), d_gate_up = dev.inner(d_gate_up), y = dev.inner(y)](
+            cpu::Device& cpu) { GatedUnit<cpu::Device>::backward<T>(cpu, gate, gate_up, dy, d_gate_up, y); });
   }
 };
 
@@ -285,12 +288,22 @@ struct Embedding<proof::Device> {
 };
 
 template <>
+struct SoftCap<proof::Device> {
+  using D = proof::Device;
+  template <class A>
+  static void run(D& dev, View<D, A> x, double cap) {
+    dev.launch("soft_cap", {proof::writes("x", x, true)},
+               [x = dev.inner(x), cap](cpu::Device& cpu) { SoftCap<cpu::Device>::run(cpu, x, cap); });
+  }
+};
+
+template <>
 struct Softmax<proof::Device> {
   using D = proof::Device;
   template <class T>
   static void block(D& dev, View<D, Accum<T>> logits, View<D, const std::int32_t> labels, Index first,
                     View<D, Accum<T>> top, View<D, Accum<T>> others, View<D, Accum<T>> target, View<D, T> e,
-                    View<D, Accum<T>> rounded, View<D, Accum<T>> sums) {
+                    View<D, Accum<T>> rounded, View<D, Accum<T>> sums, double cap) {
     const bool goes_on = first > 0;
     std::vector<proof::Operand> operands{
         proof::writes("logits", logits, true),     proof::reads("labels", labels), proof::writes("top", top, goes_on),
@@ -310,7 +323,7 @@ struct Softmax<proof::Device> {
         [=, logits = dev.inner(logits), labels = dev.inner(labels), top = dev.inner(top), others = dev.inner(others),
          target = dev.inner(target), e = dev.inner(e), rounded = dev.inner(rounded),
          sums = dev.inner(sums)](cpu::Device& cpu) {
-          Softmax<cpu::Device>::block<T>(cpu, logits, labels, first, top, others, target, e, rounded, sums);
+          Softmax<cpu::Device>::block<T>(cpu, logits, labels, first, top, others, target, e, rounded, sums, cap);
         },
         here);
   }
@@ -325,7 +338,7 @@ struct Softmax<proof::Device> {
   template <class T>
   static void gradient(D& dev, View<D, const Accum<T>> top, View<D, const Accum<T>> others,
                        View<D, const Accum<T>> target, View<D, const Accum<T>> rounded, View<D, const T> w_label,
-                       double scale, View<D, const Accum<T>> sums, View<D, T> dx) {
+                       double scale, View<D, const Accum<T>> sums, View<D, T> dx, double cap) {
     dev.launch(
         "softmax_gradient",
         {proof::reads("top", top), proof::reads("others", others), proof::reads("target", target),
@@ -333,19 +346,20 @@ struct Softmax<proof::Device> {
          proof::writes("dx", dx)},
         [=, top = dev.inner(top), others = dev.inner(others), target = dev.inner(target), rounded = dev.inner(rounded),
          w_label = dev.inner(w_label), sums = dev.inner(sums), dx = dev.inner(dx)](cpu::Device& cpu) {
-          Softmax<cpu::Device>::gradient<T>(cpu, top, others, target, rounded, w_label, scale, sums, dx);
+          Softmax<cpu::Device>::gradient<T>(cpu, top, others, target, rounded, w_label, scale, sums, dx, cap);
         });
   }
   template <class T>
   static void logit_gradient(D& dev, View<D, const Accum<T>> logits, View<D, const std::int32_t> labels, Index first,
                              View<D, const Accum<T>> top, View<D, const Accum<T>> others,
-                             View<D, const Accum<T>> target, double scale, View<D, T> dl) {
+                             View<D, const Accum<T>> target, double scale, View<D, T> dl, double cap) {
     dev.launch("softmax_logit_gradient",
                {proof::reads("logits", logits), proof::reads("labels", labels), proof::reads("top", top),
                 proof::reads("others", others), proof::reads("target", target), proof::writes("dl", dl)},
                [=, logits = dev.inner(logits), labels = dev.inner(labels), top = dev.inner(top),
                 others = dev.inner(others), target = dev.inner(target), dl = dev.inner(dl)](cpu::Device& cpu) {
-                 Softmax<cpu::Device>::logit_gradient<T>(cpu, logits, labels, first, top, others, target, scale, dl);
+                 Softmax<cpu::Device>::logit_gradient<T>(cpu, logits, labels, first, top, others, target, scale, dl,
+                                                         cap);
                });
   }
 };

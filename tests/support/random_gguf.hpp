@@ -30,8 +30,13 @@ inline DType gguf_dtype(const Shape& shape, DType dtype) {
   return dtype == DType::q4_k ? DType::q5_0 : dtype == DType::q5_k ? DType::q5_1 : DType::q8_0;
 }
 
+/// What GGUF calls a model type.
+inline std::string gguf_architecture(const std::string& family) { return family == "gemma3_text" ? "gemma3" : family; }
+
 /// What GGUF calls a tensor that Hugging Face calls `name`.
-inline std::string gguf_name(std::string name) {
+inline std::string gguf_name(std::string name, bool post_norms = false) {
+  if (const auto at = name.find("post_attention_layernorm"); post_norms && at != name.npos)
+    name.replace(at, std::string_view("post_attention_layernorm").size(), "post_attention_norm");
   constexpr std::pair<std::string_view, std::string_view> parts[] = {{"model.embed_tokens", "token_embd"},
                                                                      {"model.norm", "output_norm"},
                                                                      {"lm_head", "output"},
@@ -46,6 +51,8 @@ inline std::string gguf_name(std::string name) {
                                                                      {"mlp.up_proj", "ffn_up"},
                                                                      {"mlp.down_proj", "ffn_down"},
                                                                      {"input_layernorm", "attn_norm"},
+                                                                     {"pre_feedforward_layernorm", "ffn_norm"},
+                                                                     {"post_feedforward_layernorm", "post_ffw_norm"},
                                                                      {"post_attention_layernorm", "ffn_norm"}};
   for (const auto& [from, to] : parts)
     if (const auto at = name.find(from); at != name.npos) name.replace(at, from.size(), to);
@@ -76,11 +83,12 @@ inline void write_gguf(const std::filesystem::path& path, const RandomModel& m,
                        const std::vector<RandomTensor>& tensors, DType dtype, const GgufChanges& changes = {}) {
   GgufWriter writer;
   const auto put = [&](std::string_view key, auto value) {
-    const std::string name = m.family + "." + std::string(key);
+    const std::string name = gguf_architecture(m.family) + "." + std::string(key);
     if (changes.keep(name)) writer.add(name, value);
   };
   const auto extent = [&](std::string_view key, Index value) { put(key, static_cast<std::uint32_t>(value)); };
-  writer.add("general.architecture", m.family);
+  const model::Config config = model::parse_config(config_json(m), "config.json");
+  writer.add("general.architecture", gguf_architecture(m.family));
   extent("block_count", m.layers);
   extent("context_length", 4096);
   extent("embedding_length", m.hidden);
@@ -93,10 +101,13 @@ inline void write_gguf(const std::filesystem::path& path, const RandomModel& m,
   put("rope.freq_base", 10000.0f);
   writer.add("tokenizer.ggml.eos_token_id", std::uint32_t{0});
   for (const auto& tensor : tensors) {
-    const std::string name = gguf_name(tensor.name);
+    const std::string name = gguf_name(tensor.name, config.post_norms);
     if (!changes.keep(name)) continue;
     const DType stored = gguf_dtype(tensor.shape, changes.dtype(name, dtype));
     auto values = tensor.values;
+    if (name.find("norm") != name.npos)  // in float32 as it is read
+      for (double& value : values)
+        value = static_cast<double>(static_cast<float>(value) + static_cast<float>(config.norm_offset));
     const bool q = name.find("attn_q.") != name.npos, k = name.find("attn_k.") != name.npos;
     if (m.family == "llama" && (q || k)) values = gguf_rows(values, tensor.shape[0], q ? m.heads : m.kv_heads);
     const auto bytes = encode(values, stored);

@@ -63,7 +63,7 @@ inline std::vector<RandomTensor> random_tensors(const RandomModel& m) {
     const double width = norm ? 0.3 : 1 / std::sqrt(static_cast<double>(shape[shape.rank() - 1]));
     std::vector<double> values;
     for (Index i = 0; i < shape.count(); ++i)
-      values.push_back((norm ? 1 : 0) + width * (2 * static_cast<double>(random.uniform()) - 1));
+      values.push_back((norm ? 1 - config.norm_offset : 0) + width * (2 * static_cast<double>(random.uniform()) - 1));
     tensors.push_back({name, shape, std::move(values)});
   };
   const Index q = m.heads * m.head_dim, kv = m.kv_heads * m.head_dim;
@@ -83,6 +83,10 @@ inline std::vector<RandomTensor> random_tensors(const RandomModel& m) {
     linear("mlp.down_proj", m.hidden, m.ffn, config.mlp_bias);
     add(layer + "input_layernorm.weight", {m.hidden});
     add(layer + "post_attention_layernorm.weight", {m.hidden});
+    if (config.post_norms) {
+      add(layer + "pre_feedforward_layernorm.weight", {m.hidden});
+      add(layer + "post_feedforward_layernorm.weight", {m.hidden});
+    }
     if (config.qk_norm) {
       add(layer + "self_attn.q_norm.weight", {m.head_dim});
       add(layer + "self_attn.k_norm.weight", {m.head_dim});

@@ -17,6 +17,7 @@ struct SomeAttention {
   reference::Matrix norm = reference::random_matrix(1, e, 11, 0.5, 1.5);
   reference::Matrix q_norm = reference::random_matrix(1, c, 12, 0.5, 1.5);
   reference::Matrix k_norm = reference::random_matrix(1, c, 13, 0.5, 1.5);
+  reference::Matrix post_norm{};  ///< empty: none
   SomeLinears qkv, o;
 
   SomeAttention(const std::vector<Index>& qkv_ranks, Index o_rank, bool norms, bool turns)
@@ -37,7 +38,8 @@ struct SomeAttention {
       q = reference::rotated(q, c, rows.positions, theta);
       k = reference::rotated(k, c, rows.positions, theta);
     }
-    return x + o.of(reference::attention(shape, q, k, qkv.of(normed, 2), rows.segments), 0);
+    const auto branch = o.of(reference::attention(shape, q, k, qkv.of(normed, 2), rows.segments), 0);
+    return x + (post_norm.empty() ? branch : reference::rms_norm(branch, post_norm, eps));
   }
 
   template <class D, class T>
@@ -58,6 +60,7 @@ struct SomeAttention {
       parts.q_norm = norm_of<D, T>(dev, q_norm, eps);
       parts.k_norm = norm_of<D, T>(dev, k_norm, eps);
     }
+    if (!post_norm.empty()) parts.post_norm = nn::PostNorm<D, T>(norm_of<D, T>(dev, post_norm, eps));
     parts.shape = shape;
     parts.rotary = rotates ? &rotary : nullptr;
     return nn::Attention<D, T>(std::move(parts));

@@ -186,7 +186,7 @@ TEST_CASE("evaluate: ranks share the batches out, and each has the sums that one
 }
 
 TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows") {
-  for (const char* family : {"qwen2", "qwen3", "llama", "smollm3"}) {
+  for (const char* family : {"qwen2", "qwen3", "llama", "smollm3", "gemma2", "gemma3_text"}) {
     CAPTURE(family);
     const auto folder = std::filesystem::path(LORA_FIXTURES) / "golden" / family;
     const auto json = io::read_json(folder / "perplexity.json");

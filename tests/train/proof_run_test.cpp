@@ -153,7 +153,7 @@ void check_known(const std::set<std::string>& complaints, const std::set<std::st
 }  // namespace
 
 TEST_CASE("proof run: every type of model trains as on the CPU, to the bit, and keeps to the device contract") {
-  for (const char* family : {"llama", "qwen2", "qwen3", "smollm3"}) {
+  for (const char* family : {"gemma2", "llama", "qwen2", "qwen3", "smollm3"}) {
     CAPTURE(family);
     const bool narrow = family[0] == 'q';
     constexpr auto left_out = "proof run: of each type of model, one of two precisions";

@@ -27,21 +27,21 @@ using Ints = In<std::int32_t>;
 }  // namespace
 
 #define LORA_ROWS_OF(T)                                                                                           \
-  template void SwiGlu<D>::run<T>(D&, In<T>, Out<T>);                                                             \
-  template void SwiGlu<D>::backward<T>(D&, In<T>, In<T>, Out<T>, Out<T>);                                         \
-  template void RmsNorm<D>::run<T>(D&, In<T>, Read, double, Out<T>, Sums, Out<T>);                                \
-  template void RmsNorm<D>::backward<T>(D&, In<T>, Read, Read, In<T>, Out<T>, bool, Out<T>, double);              \
+  template void GatedUnit<D>::run<T>(D&, Gate, In<T>, Out<T>);                                                    \
+  template void GatedUnit<D>::backward<T>(D&, Gate, In<T>, In<T>, Out<T>, Out<T>);                                \
+  template void RmsNorm<D>::run<T>(D&, In<T>, Read, double, double, Out<T>, Sums, Out<T>);                        \
+  template void RmsNorm<D>::backward<T>(D&, In<T>, Read, double, Read, In<T>, Out<T>, bool, Out<T>, double);      \
   template void RmsNorm<D>::weight_gradient<T>(D&, In<T>, Read, In<T>, Sums);                                     \
   template void Embedding<D>::backward<T>(D&, Ints, In<T>, Sums);                                                 \
   template void Embedding<D>::noise<T>(D&, const EmbeddingNoise&, std::span<const Segment>, Ints, Ints, Out<T>);  \
   template void Reduce<D>::column_sums<T>(D&, In<T>, Sums);                                                       \
-  template void Softmax<D>::logit_gradient<T>(D&, Read, Ints, Index, Read, Read, Read, double, Out<T>);           \
+  template void Softmax<D>::logit_gradient<T>(D&, Read, Ints, Index, Read, Read, Read, double, Out<T>, double);   \
   template void Rope<D>::run<T>(D&, In<T>, Read, Read, Ints, Rotation, Out<T>);                                   \
   template void Elementwise<D>::convert<T, T>(D&, In<T>, Out<T>, double, bool);                                   \
   template void Elementwise<D>::add_bias<T>(D&, Read, Out<T>);                                                    \
   template void Elementwise<D>::dropout<T>(D&, const DropoutMask<D>&, In<T>, Out<T>, bool);                       \
-  template void Softmax<D>::block<T>(D&, Sums, Ints, Index, Sums, Sums, Sums, Out<T>, Sums, Sums);                \
-  template void Softmax<D>::gradient<T>(D&, Read, Read, Read, Read, In<T>, double, Read, Out<T>);                 \
+  template void Softmax<D>::block<T>(D&, Sums, Ints, Index, Sums, Sums, Sums, Out<T>, Sums, Sums, double);        \
+  template void Softmax<D>::gradient<T>(D&, Read, Read, Read, Read, In<T>, double, Read, Out<T>, double);         \
   template void Quantize<D>::decode<T>(D&, const StoredView<D>&, Out<T>);                                         \
   template void Reduce<D>::block_sums_of_squares<T>(D&, In<T>, View<D, double>);                                  \
   template void Attention<D>::run<T>(D&, const AttentionShape&, In<T>, In<T>, In<T>, std::span<const Segment>,    \

@@ -183,6 +183,7 @@ struct Attention<ascend::Device> {
   template <class T>
   static void run(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                   std::span<const Segment> queries, std::span<const Segment> keys, View<D, T> out, Saved<T>* saved) {
+    check_cap("attention", shape);
     const std::vector<ascend::PackedSegments> below = ascend::descendants(queries, keys);
     if (ascend::has_trees(keys)) expect_trees<T>(dev, "attention", shape);
     if (!below.empty()) return run_trees<T>(dev, shape, q, k, v, queries, keys, below, out, saved);
@@ -195,6 +196,7 @@ struct Attention<ascend::Device> {
   static void backward(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                        View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
                        View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
+    check_cap("attention_backward", shape);
     const Arena::Scope scope(dev.arena());
     const std::vector<ascend::PackedSegments> below = ascend::descendants(segments, segments);
     if (ascend::has_trees(segments)) expect_trees<T>(dev, "attention_backward", shape);
@@ -222,6 +224,12 @@ struct Attention<ascend::Device> {
   template <class T>
   static View<D, T> rows_of(View<D, T> view, const Segment& rows) {
     return view.row_slice(rows.begin, rows.size());
+  }
+
+  static void check_cap(std::string_view kernel, const AttentionShape& shape) {
+    if (shape.cap > 0)
+      fail<ShapeError>("[", kernel, "] a cap of ", shape.cap,
+                       "; expected none: the vendor's operator has no such step");
   }
 
   template <class T>

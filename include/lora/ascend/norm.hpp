@@ -10,10 +10,11 @@ struct RmsNorm<ascend::Device> {
   using D = ascend::Device;
 
   template <class T>
-  static void run(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, double eps, View<D, T> y,
+  static void run(D& dev, View<D, const T> x, View<D, const Accum<T>> stored, double offset, double eps, View<D, T> y,
                   View<D, Accum<T>> rstd, View<D, T> copy) {
     if (x.size() == 0) return;
     const Arena::Scope scope(dev.arena());
+    const View<D, const float> weight = moved(dev, stored, offset);
     if (!copy.empty()) Elementwise<D>::convert(dev, x, copy, 1, false);
     const Index groups = x.cols() / weight.cols();
     // The operator always writes rstd, and does not write over x.
@@ -32,13 +33,15 @@ struct RmsNorm<ascend::Device> {
   }
 
   template <class T>
-  static void backward(D& dev, View<D, const T> x, View<D, const Accum<T>> weight, View<D, const Accum<T>> rstd,
-                       View<D, const T> dy, View<D, T> dx, bool accumulate, View<D, T> y, double eps) {
+  static void backward(D& dev, View<D, const T> x, View<D, const Accum<T>> stored, double offset,
+                       View<D, const Accum<T>> rstd, View<D, const T> dy, View<D, T> dx, bool accumulate, View<D, T> y,
+                       double eps) {
     if (x.size() == 0) return;
     const Arena::Scope scope(dev.arena());
+    const View<D, const float> weight = moved(dev, stored, offset);
     const View<D, T> sum = scratch<T>(dev, x.rows(), x.cols());
     gradients<T>(dev, x, weight, rstd, dy, sum, scratch<float>(dev, 1, weight.cols()));
-    if (!y.empty()) run<T>(dev, x, weight, eps, y, {}, {});  // y may be dy, which has been read by now
+    if (!y.empty()) run<T>(dev, x, weight, 0, eps, y, {}, {});  // y may be dy, which has been read by now
     Elementwise<D>::convert(dev, View<D, const T>(sum), dx, 1, accumulate);
   }
 
@@ -55,6 +58,15 @@ struct RmsNorm<ascend::Device> {
   }
 
  private:
+  /// offset + w, which the operators take as one.
+  static View<D, const float> moved(D& dev, View<D, const float> weight, double offset) {
+    if (offset == 0) return weight;
+    const View<D, float> sum = scratch<float>(dev, 1, weight.cols());
+    Elementwise<D>::fill(dev, sum, offset);
+    Elementwise<D>::convert(dev, weight, sum, 1, true);
+    return sum;
+  }
+
   /// rstd (N, K) as (N, K, 1), the operator's shape.
   template <class A>
   static ascend::Operand statistics(View<D, A> rstd) {

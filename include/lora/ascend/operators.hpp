@@ -59,6 +59,9 @@ struct Operators {
                                                            "Mul and InplaceAddcmul"};
   Operator<In, i64, In> swi_glu{"SwiGlu", "activation"};
   Operator<In, In, i64, In> swi_glu_grad{"SwiGluGrad", "activation"};
+  Operator<In, i64, i64, bool, Out, Out> ge_glu{"GeGluV3", "activation by GELU", "models whose gates are SiLU"};
+  Operator<In, In, In, i64, i64, bool, Out> ge_glu_grad{"GeGluV3Backward", "activation by GELU",
+                                                        "models whose gates are SiLU"};
   Operator<In, In, In, In, In, In, In, Ints, Ints, Ints, double, double, i64, i64, i64, char*, i64, i64, In, In, In, In>
       flash_attention{"FlashAttentionVarLenScore", "attention"};
   Operator<In, In, In, In, In, In, In, In, In, In, In, In, Ints, Ints, Ints, double, double, i64, i64, i64, char*, i64,
@@ -99,6 +102,8 @@ struct Operators {
     f(rotary_position_embedding);
     f(swi_glu);
     f(swi_glu_grad);
+    f(ge_glu);
+    f(ge_glu_grad);
     f(flash_attention);
     f(flash_attention_grad);
     f(ring_attention_update);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "lora/cpu/attention_tile.hpp"
 
@@ -131,12 +132,18 @@ struct AttentionBackward {
     for (Index c = 0; c < count; ++c) to[c] = narrowed<T>(from[c]);
   }
 
-  /// Row r, of the keys that it sees: p = exp(score − lse), ds = scale · p ∘ (dp − delta); 0 of others.
+  /// Row r, of the keys that it sees: p = exp(score − lse), ds = scale · p ∘ (dp − delta), and with a cap times its
+  /// slope; 0 of others.
   static void score_gradient(Tile& t, Index r, const SeenKeys& seen) {
     A *const p = t.s + r * key_tile, *const ds = t.dp + r * key_tile;
-    exponentials(p, seen.end, key_tile, t.scale, t.lse[r]);
+    A delta = t.delta[r];
+    if (t.caps) {
+      cap_scores(p, seen.end, t.scale, t.cap, t.cap_inverse);
+      add_cap_slopes(p, ds, seen.end, std::exchange(delta, A(0)), t.cap_inverse);
+    }
+    exponentials(p, seen.end, key_tile, t.score_scale(), t.lse[r]);
     std::fill_n(p, seen.first, A(0));
-    softmax_gradient(p, ds, seen.end, key_tile, t.scale, t.delta[r]);
+    softmax_gradient(p, ds, seen.end, key_tile, t.scale, delta);
 #if defined(LORA_BF16_PAIRS)
     if constexpr (L::pairing == 2) {
       round_to_words(ds, key_tile, t.ds + r * key_tile / 2);

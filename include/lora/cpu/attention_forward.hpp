@@ -73,9 +73,11 @@ struct AttentionForward {
     A* const row = t.s + r * key_tile;
     if (seen.end > 0) {
       const Index wide = padded(seen.end);
+      const A scale = t.score_scale();
+      if (t.caps) cap_scores(row, seen.end, t.scale, t.cap, t.cap_inverse);
       for (Index j = seen.end; j < wide; ++j) row[j] = row[seen.first];
       for (Index j = 0; j < seen.first; ++j) row[j] = row[seen.first];
-      const auto top = largest(row, wide) * real_part(t.scale);
+      const auto top = largest(row, wide) * real_part(scale);
       if (top > t.top[r]) {
         const auto shrink = cpu::exp(t.top[r] - top);
         t.total[r] *= shrink;
@@ -84,7 +86,7 @@ struct AttentionForward {
         for (Index c = 0; c < t.pad; ++c) o[c] *= shrink;
         t.top[r] = top;
       }
-      exponentials(row, seen.end, key_tile, t.scale, t.top[r]);
+      exponentials(row, seen.end, key_tile, scale, t.top[r]);
       std::fill_n(row, seen.first, A(0));
       t.total[r] += sum(row, wide);
     } else {

@@ -116,10 +116,13 @@ struct AttentionStep {
         }
       }
     });
-    const auto scale = static_cast<float>(shape.scale);
+    const bool caps = shape.cap > 0;
+    const auto cap = static_cast<float>(shape.cap), inverse = static_cast<float>(caps ? 1 / shape.cap : 0);
+    const float scale = caps ? 1.0f : static_cast<float>(shape.scale);
     for (Index r = 0; r < rows; ++r) {
       float *const s = t.s + r * s_row, *const result = item.result + r * row;
       const Index all = padded(count, 16);
+      if (caps) cap_scores(s, count, static_cast<float>(shape.scale), cap, inverse);
       std::fill(s + count, s + all, s[0]);
       const float top = largest(s, all) * scale;
       exponentials(s, count, all, scale, top);

@@ -8,6 +8,7 @@
 
 #include "lora/cpu/device.hpp"
 #include "lora/cpu/exp.hpp"
+#include "lora/cpu/soft_cap.hpp"
 #include "lora/cpu/stored_row.hpp"
 #include "lora/cpu/tile_layout.hpp"
 #include "lora/kernel/attention.hpp"
@@ -103,6 +104,24 @@ void exponentials(A* x, Index count, Index width, A scale, Shift shift) {
   std::fill(x + count, x + width, A(0));
 }
 
+/// x = cap · tanh(scale · x / cap) likewise, but that the rest is left as it comes.
+template <class A>
+void cap_scores(A* x, Index count, A scale, A cap, A inverse) {
+  for (Index j = 0; j < count; j += tile_step) {
+    LORA_SIMD
+    for (Index i = j; i < j + tile_step; ++i) x[i] = cpu::capped(x[i] * scale, cap, inverse);
+  }
+}
+
+/// x = (x − delta) ∘ the slope of the cap where its value is `capped`, likewise.
+template <class A>
+void add_cap_slopes(const A* capped, A* x, Index count, A delta, A inverse) {
+  for (Index j = 0; j < count; j += tile_step) {
+    LORA_SIMD
+    for (Index i = j; i < j + tile_step; ++i) x[i] = (x[i] - delta) * cpu::cap_slope(capped[i], inverse);
+  }
+}
+
 /// ds = scale · p ∘ (ds − delta) likewise.
 template <class A>
 void softmax_gradient(const A* p, A* ds, Index count, Index width, A scale, A delta) {
@@ -146,7 +165,10 @@ struct AttentionTile {
         words((width + pairing - 1) / pairing),
         repeat(attention.heads / attention.kv_heads),
         queries(std::max<Index>(1, query_rows / repeat)),
-        scale(static_cast<A>(attention.scale)) {
+        scale(static_cast<A>(attention.scale)),
+        caps(attention.cap > 0),
+        cap(static_cast<A>(attention.cap)),
+        cap_inverse(static_cast<A>(caps ? 1 / attention.cap : 0)) {
     const Index rows = padded(queries * repeat);
     pieces.take(spare, key_tile * pad);
     pieces.take(q, rows * pad / pairing);
@@ -223,8 +245,13 @@ struct AttentionTile {
     };
   }
 
+  /// Of what is in the tile of scores once they are capped, where they are.
+  A score_scale() const { return caps ? A(1) : scale; }
+
   Index width, pad, words, repeat, queries;
   A scale;
+  bool caps;
+  A cap, cap_inverse;
   Word *q = nullptr, *q_stacked = nullptr, *dout = nullptr, *dout_stacked = nullptr;
   Word *k_columns = nullptr, *v_columns = nullptr, *k_stacked_copy = nullptr, *v_stacked_copy = nullptr;
   Word *p = nullptr, *ds = nullptr, *ds_stacked = nullptr, *spare = nullptr;

@@ -17,6 +17,7 @@
 #include "lora/cpu/reduce.hpp"
 #include "lora/cpu/rope.hpp"
 #include "lora/cpu/row_product.hpp"
+#include "lora/cpu/soft_cap.hpp"
 #include "lora/kernel/complete.hpp"
 #include "lora/kernel/instantiate.hpp"
 

@@ -14,18 +14,20 @@
 
 namespace lora::doctor::detail {
 
-inline constexpr auto swiglu = []<class D, class T>(Trial<D, T>& t) {
+template <kernel::Gate gate>
+inline constexpr auto gated_unit = []<class D, class T>(Trial<D, T>& t) {
   const View<D, const T> gate_up = t.values(t.sizes.rows, 2 * t.sizes.ffn, -8, 8);
   const View<D, T> y = t.apart(t.sizes.rows, t.sizes.ffn);
-  t.launch([&] { kernel::swiglu<D, T>(t.dev, gate_up, y); });
+  t.launch([&] { kernel::gated_unit<D, T>(t.dev, gate, gate_up, y); });
   t.result("y", y, few);
 };
 
-inline constexpr auto swiglu_backward = []<class D, class T>(Trial<D, T>& t) {
+template <kernel::Gate gate>
+inline constexpr auto gated_unit_backward = []<class D, class T>(Trial<D, T>& t) {
   const Index n = t.sizes.rows, f = t.sizes.ffn;
   const View<D, const T> gate_up = t.values(n, 2 * f, -8, 8), dy = t.values(n, f);
   const View<D, T> d_gate_up = t.room(n, 2 * f), y = t.room(n, f);
-  t.launch([&] { kernel::swiglu_backward<D, T>(t.dev, gate_up, dy, d_gate_up, y); });
+  t.launch([&] { kernel::gated_unit_backward<D, T>(t.dev, gate, gate_up, dy, d_gate_up, y); });
   t.result("d_gate_up", d_gate_up, few);
   t.result("y", y, few);
 };

@@ -25,7 +25,7 @@ struct Case {
 template <AnyDevice D, class T>
 std::vector<Case<D, T>> cases() {
   using namespace detail;
-  using kernel::Form, kernel::Rotation;
+  using kernel::Form, kernel::Gate, kernel::Rotation;
   constexpr bool timed = true;
   return {
       {"products", "c = a bᵀ", product<Form::nt, false, false>, product<Form::nt, false, false>, timed},
@@ -58,8 +58,10 @@ std::vector<Case<D, T>> cases() {
       {"attention", "heads of 128", attention<true, false>, attention<true, false>, timed},
       {"attention", "heads of 128, backward", attention<true, true>, attention<true, true>, timed},
       {"attention", "decoding", attention_decoding, attention_decoding, timed},
-      {"activation", "swiglu", swiglu, swiglu, timed},
-      {"activation", "swiglu, backward", swiglu_backward, swiglu_backward, timed},
+      {"activation", "swiglu", gated_unit<Gate::silu>, gated_unit<Gate::silu>, timed},
+      {"activation", "swiglu, backward", gated_unit_backward<Gate::silu>, gated_unit_backward<Gate::silu>, timed},
+      {"activation", "geglu", gated_unit<Gate::gelu_tanh>, gated_unit<Gate::gelu_tanh>},
+      {"activation", "geglu, backward", gated_unit_backward<Gate::gelu_tanh>, gated_unit_backward<Gate::gelu_tanh>},
       {"embedding", "embedding", embedding, embedding, timed},
       {"embedding", "backward", embedding_backward, embedding_backward, timed},
       {"embedding", "noise", embedding_noise, embedding_noise},

@@ -16,6 +16,7 @@ LORA_INLINE std::vector<std::string> whole_modules_of(const std::vector<std::str
   if (tied || has("lm_head")) modules.emplace_back("lm_head");
   if (has("norms")) {
     modules.insert(modules.end(), {"input_layernorm", "post_attention_layernorm", "norm"});
+    if (shape.post_norms) modules.insert(modules.end(), {"pre_feedforward_layernorm", "post_feedforward_layernorm"});
     if (shape.qk_norm) modules.insert(modules.end(), {"q_norm", "k_norm"});
   }
   return modules;

@@ -5,44 +5,50 @@
 
 namespace lora::kernel {
 
+/// The function g of a gated unit's gate, z σ(a(z)) either way:
+///   silu         a(z) = z
+///   gelu_tanh    a(z) = 2 √(2/π) (z + 0.044715 z³),   which makes it ½ z (1 + tanh(½ a(z)))
+/// Source   Hendrycks and Gimpel 2016
+enum class Gate { silu, gelu_tanh };
+
 template <class D>
-struct SwiGlu;
+struct GatedUnit;
 
 template <class D, class T>
-concept HasSwiGlu = requires(D& dev, View<D, const T> x, View<D, T> y) {
-  SwiGlu<D>::run(dev, x, y);
-  SwiGlu<D>::backward(dev, x, x, y, y);
+concept HasGatedUnit = requires(D& dev, View<D, const T> x, View<D, T> y) {
+  GatedUnit<D>::run(dev, Gate::silu, x, y);
+  GatedUnit<D>::backward(dev, Gate::silu, x, x, y, y);
 };
 
 /// Whether a backend writes d_gate_up over gate_up without memory of its own. Modules then spare theirs.
 template <class D>
-constexpr bool swiglu_backward_in_place = true;
+constexpr bool gated_unit_backward_in_place = true;
 
-/// y = silu(gate) ∘ up,   silu(z) = z / (1 + e^(−z))
+/// y = g(gate) ∘ up
 /// Shapes   gate_up (N, 2F), gate in the left half, up in the right · y (N, F)
 /// Writes   y
-/// Source   Shazeer 2020
+/// Source   Shazeer 2020, SwiGLU and GEGLU
 template <class D, class T>
-void swiglu(D& dev, View<D, const T> gate_up, OutView<D, T> y) {
-  static_assert(HasSwiGlu<D, T>, "include lora/<backend>/kernels.hpp");
-  expect_shape("swiglu", "gate_up", gate_up, y.rows(), 2 * y.cols());
-  const Span span(dev, "activation", "swiglu", 0, bytes_of(gate_up, y));
-  SwiGlu<D>::run(dev, gate_up, y);
+void gated_unit(D& dev, Gate gate, View<D, const T> gate_up, OutView<D, T> y) {
+  static_assert(HasGatedUnit<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("gated_unit", "gate_up", gate_up, y.rows(), 2 * y.cols());
+  const Span span(dev, "activation", "gated_unit", 0, bytes_of(gate_up, y));
+  GatedUnit<D>::run(dev, gate, gate_up, y);
 }
 
-/// d_gate = dy ∘ up ∘ σ(gate) (1 + gate (1 − σ(gate))),   d_up = dy ∘ silu(gate)
+/// d_gate = dy ∘ up ∘ σ(a) (1 + gate a'(gate) (1 − σ(a))),   d_up = dy ∘ g(gate)
 /// Shapes   gate_up, d_gate_up (N, 2F) · dy, y (N, F)
-/// Writes   d_gate_up; it may be gate_up. y: swiglu's output, recomputed in the same pass; it may be dy, or empty
+/// Writes   d_gate_up; it may be gate_up. y: gated_unit's output, recomputed in the same pass; it may be dy, or empty
 ///          if it is not needed
 template <class D, class T>
-void swiglu_backward(D& dev, View<D, const T> gate_up, ConstView<D, T> dy, OutView<D, T> d_gate_up,
-                     OutView<D, T> y = {}) {
-  static_assert(HasSwiGlu<D, T>, "include lora/<backend>/kernels.hpp");
-  expect_shape("swiglu_backward", "gate_up", gate_up, dy.rows(), 2 * dy.cols());
-  expect_shape("swiglu_backward", "d_gate_up", d_gate_up, dy.rows(), 2 * dy.cols());
-  if (!y.empty()) expect_shape("swiglu_backward", "y", y, dy.rows(), dy.cols());
-  const Span span(dev, "activation", "swiglu_backward", 0, bytes_of(gate_up, dy, d_gate_up, y));
-  SwiGlu<D>::backward(dev, gate_up, dy, d_gate_up, y);
+void gated_unit_backward(D& dev, Gate gate, View<D, const T> gate_up, ConstView<D, T> dy, OutView<D, T> d_gate_up,
+                         OutView<D, T> y = {}) {
+  static_assert(HasGatedUnit<D, T>, "include lora/<backend>/kernels.hpp");
+  expect_shape("gated_unit_backward", "gate_up", gate_up, dy.rows(), 2 * dy.cols());
+  expect_shape("gated_unit_backward", "d_gate_up", d_gate_up, dy.rows(), 2 * dy.cols());
+  if (!y.empty()) expect_shape("gated_unit_backward", "y", y, dy.rows(), dy.cols());
+  const Span span(dev, "activation", "gated_unit_backward", 0, bytes_of(gate_up, dy, d_gate_up, y));
+  GatedUnit<D>::backward(dev, gate, gate_up, dy, d_gate_up, y);
 }
 
 }  // namespace lora::kernel

@@ -19,6 +19,7 @@ struct AttentionShape {
   Index width = 0;     ///< C
   double scale = 1;    ///< of the scores, usually C^(−½)
   Index window = 0;    ///< keys that a query sees at most, the last up to its own; 0: all up to its own
+  double cap = 0;      ///< of the scaled scores, as soft_cap has it; 0: none
 };
 
 /// A backend specialises it with run, backward, a type Saved<T> that holds what its own backward needs, and
@@ -83,6 +84,7 @@ void check_attention(std::string_view operation, const AttentionShape& shape, co
                      std::span<const Segment> queries, std::span<const Segment> keys) {
   if (shape.kv_heads <= 0 || shape.heads % shape.kv_heads != 0)
     fail<ShapeError>("[", operation, "] ", shape.heads, " heads can't share ", shape.kv_heads, " key heads");
+  if (!(shape.cap >= 0)) fail<ShapeError>("[", operation, "] a cap of ", shape.cap, "; expected 0 or more");
   if (shape.window < 0) fail<ShapeError>("[", operation, "] a window of ", shape.window, " keys; expected 0 or more");
   expect_shape(operation, "q", q, q.rows(), shape.heads * shape.width);
   expect_shape(operation, "k", k, k.rows(), shape.kv_heads * shape.width);
@@ -131,7 +133,7 @@ Span<D> attention_span(D& dev, std::string_view name, const AttentionShape& shap
 
 /// Causal attention within each sequence; sequences do not see each other.
 ///   out_i = Σ_j p_ij v_j,   p_i = softmax_j(scale · q_i · k_j),   j ≤ i + (keys of the sequence − queries of the
-///   segment), and with a window the last of these alone, so many
+///   segment), and with a window the last of these alone, so many; with a cap softmax_j(cap · tanh(scale / cap · …))
 /// Shapes   q, out (N, H·C) · k, v (M, G·C); queries[b] are rows of q, keys[b] rows of k; a segment's last query sees
 ///          its last key, so that M > N serves decoding with a cache. Where keys[b] has a parent, the keys of that
 ///          segment and of those that it descends from come before its own

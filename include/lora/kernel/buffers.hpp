@@ -18,6 +18,7 @@ struct PassExtents {
   Index head_dim = 0;  ///< C
   Index widest = 0;    ///< columns of a projection's input or output
   Index factors = 0;   ///< numbers of the largest A and B that one call goes over, ranks rounded up to 8
+  Index gelu = 0;      ///< columns of a gated unit's output whose gate is GELU
   bool trees = false;  ///< sequences may have rows in common
 };
 

@@ -17,7 +17,7 @@ namespace lora::kernel {
 
 /// Device D has every kernel family for element type T; each backend asserts it once.
 template <class D, class T>
-concept Complete = HasGemm<D, T> && HasRmsNorm<D, T> && HasRope<D, T> && HasAttention<D, T> && HasSwiGlu<D, T> &&
+concept Complete = HasGemm<D, T> && HasRmsNorm<D, T> && HasRope<D, T> && HasAttention<D, T> && HasGatedUnit<D, T> &&
                    HasEmbedding<D, T> && (HasSoftmax<D, T> || HasCrossEntropy<D, T>)&&HasAdamW<D, T> &&
                    HasElementwise<D, T> && HasReduce<D, T> && HasQuantize<D, T> && HasLowRank<D, T>;
 

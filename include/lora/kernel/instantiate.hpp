@@ -11,8 +11,8 @@
 /// Those of a type T that every device has,
 #define LORA_KERNELS(ONCE, D, T)                                                                                       \
   namespace lora::kernel {                                                                                             \
-  ONCE void SwiGlu<D>::run<T>(D&, View<D, const T>, View<D, T>);                                                       \
-  ONCE void SwiGlu<D>::backward<T>(D&, View<D, const T>, View<D, const T>, View<D, T>, View<D, T>);                    \
+  ONCE void GatedUnit<D>::run<T>(D&, Gate, View<D, const T>, View<D, T>);                                              \
+  ONCE void GatedUnit<D>::backward<T>(D&, Gate, View<D, const T>, View<D, const T>, View<D, T>, View<D, T>);           \
   ONCE void Attention<D>::run<T>(D&, const AttentionShape&, View<D, const T>, View<D, const T>, View<D, const T>,      \
                                  std::span<const Segment>, std::span<const Segment>, View<D, T>,                       \
                                  Attention<D>::Saved<T>*);                                                             \
@@ -37,9 +37,9 @@
   ONCE void Reduce<D>::block_sums_of_squares<T>(D&, View<D, const T>, View<D, D::Sum>);                                \
   ONCE void Reduce<D>::column_sums<T>(D&, View<D, const T>, View<D, Accum<T>>);                                        \
   ONCE void Reduce<D>::sum<T>(D&, View<D, const T>, View<D, D::Sum>);                                                  \
-  ONCE void RmsNorm<D>::run<T>(D&, View<D, const T>, View<D, const Accum<T>>, double, View<D, T>, View<D, Accum<T>>,   \
-                               View<D, T>);                                                                            \
-  ONCE void RmsNorm<D>::backward<T>(D&, View<D, const T>, View<D, const Accum<T>>, View<D, const Accum<T>>,            \
+  ONCE void RmsNorm<D>::run<T>(D&, View<D, const T>, View<D, const Accum<T>>, double, double, View<D, T>,              \
+                               View<D, Accum<T>>, View<D, T>);                                                         \
+  ONCE void RmsNorm<D>::backward<T>(D&, View<D, const T>, View<D, const Accum<T>>, double, View<D, const Accum<T>>,    \
                                     View<D, const T>, View<D, T>, bool, View<D, T>, double);                           \
   ONCE void RmsNorm<D>::weight_gradient<T>(D&, View<D, const T>, View<D, const Accum<T>>, View<D, const T>,            \
                                            View<D, Accum<T>>);                                                         \
@@ -65,13 +65,13 @@
   namespace lora::kernel {                                                                                           \
   ONCE void Softmax<D>::block<T>(D&, View<D, Accum<T>>, View<D, const std::int32_t>, Index, View<D, Accum<T>>,       \
                                  View<D, Accum<T>>, View<D, Accum<T>>, View<D, T>, View<D, Accum<T>>,                \
-                                 View<D, Accum<T>>);                                                                 \
+                                 View<D, Accum<T>>, double);                                                         \
   ONCE void Softmax<D>::gradient<T>(D&, View<D, const Accum<T>>, View<D, const Accum<T>>, View<D, const Accum<T>>,   \
                                     View<D, const Accum<T>>, View<D, const T>, double, View<D, const Accum<T>>,      \
-                                    View<D, T>);                                                                     \
+                                    View<D, T>, double);                                                             \
   ONCE void Softmax<D>::logit_gradient<T>(D&, View<D, const Accum<T>>, View<D, const std::int32_t>, Index,           \
                                           View<D, const Accum<T>>, View<D, const Accum<T>>, View<D, const Accum<T>>, \
-                                          double, View<D, T>);                                                       \
+                                          double, View<D, T>, double);                                               \
   }
 #define LORA_KERNELS_OF_CROSS_ENTROPY(ONCE, D, T)                                                                  \
   namespace lora::kernel {                                                                                         \

@@ -16,16 +16,19 @@ namespace lora::kernel {
 /// The label is left out of the sums since p − 1 = −others / s keeps its digits where p is near 1. Where e is rounded
 /// to T, dx takes others as the sum of rounded e, so that what all rows of W have in common cancels, as it does without
 /// rounding. Source   Milakov and Gimelshein 2018 for the running top
+/// With a cap > 0 the logits are those behind soft_cap, and gradients those of what it was given: with the slope
+/// c_ij = 1 − (l_ij / cap)², sums_i = Σ_{j ≠ label} e_ij c_ij W_j and dx_i = scale / s_i · (sums_i − others_i c_i,label
+/// W_label).
 template <class D>
 struct Softmax;
 
 template <class D, class T>
 concept HasSoftmax = requires(D& dev, View<D, Accum<T>> logits, View<D, const Accum<T>> in,
                               View<D, const std::int32_t> labels, View<D, Accum<T>> out, View<D, T> e) {
-  Softmax<D>::block(dev, logits, labels, Index{}, out, out, out, e, out, out);
+  Softmax<D>::block(dev, logits, labels, Index{}, out, out, out, e, out, out, 0.0);
   Softmax<D>::finish(dev, in, in, in, out);
-  Softmax<D>::gradient(dev, in, in, in, in, View<D, const T>(e), 1.0, in, e);
-  Softmax<D>::logit_gradient(dev, in, labels, Index{}, in, in, in, 1.0, e);
+  Softmax<D>::gradient(dev, in, in, in, in, View<D, const T>(e), 1.0, in, e, 0.0);
+  Softmax<D>::logit_gradient(dev, in, labels, Index{}, in, in, in, 1.0, e, 0.0);
 };
 
 /// Shapes   logits, e (n, v), the columns [first, first + v) · labels (n), of the whole vocabulary ·
@@ -33,13 +36,13 @@ concept HasSoftmax = requires(D& dev, View<D, Accum<T>> logits, View<D, const Ac
 /// Writes   top and others: set by the block with first = 0, updated by those after it
 ///          rounded: like others, but the sum of e after rounding to T; empty if not wanted
 ///          target: the label's logit, in rows whose label lies in this block
-///          e: rounded to T, and 0 at the label; empty if not wanted; it may share memory with logits
+///          e: rounded to T, and 0 at the label; with a cap e ∘ c; empty if not wanted; it may share memory with logits
 ///          sums: scaled down where top has grown; the caller then adds e W; empty if not wanted
 ///          logits: overwritten
 template <class T, class D>
 void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
                    OutView<D, Accum<T>> top, OutView<D, Accum<T>> others, OutView<D, Accum<T>> target, OutView<D, T> e,
-                   OutView<D, Accum<T>> rounded, OutView<D, Accum<T>> sums) {
+                   OutView<D, Accum<T>> rounded, OutView<D, Accum<T>> sums, double cap = 0) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("softmax_block", "labels", labels, 1, logits.rows());
   expect_shape("softmax_block", "top", top, 1, logits.rows());
@@ -49,7 +52,7 @@ void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_
   if (!rounded.empty()) expect_shape("softmax_block", "rounded", rounded, 1, logits.rows());
   if (!sums.empty()) expect_shape("softmax_block", "sums", sums, logits.rows(), sums.cols());
   const Span span(dev, "loss", "softmax_block", 0, bytes_of(logits, e));
-  Softmax<D>::block(dev, logits, labels, first, top, others, target, e, rounded, sums);
+  Softmax<D>::block(dev, logits, labels, first, top, others, target, e, rounded, sums, cap);
 }
 
 /// Shapes   top, others, target, loss (n)
@@ -70,7 +73,7 @@ void softmax_finish(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> o
 template <class T, class D>
 void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> others, ConstView<D, Accum<T>> target,
                       ConstView<D, Accum<T>> rounded, ConstView<D, T> w_label, double scale,
-                      ConstView<D, Accum<T>> sums, OutView<D, T> dx) {
+                      ConstView<D, Accum<T>> sums, OutView<D, T> dx, double cap = 0) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("softmax_gradient", "top", top, 1, dx.rows());
   expect_shape("softmax_gradient", "others", others, 1, dx.rows());
@@ -79,17 +82,17 @@ void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>>
   expect_shape("softmax_gradient", "w_label", w_label, dx.rows(), dx.cols());
   expect_shape("softmax_gradient", "sums", sums, dx.rows(), dx.cols());
   const Span span(dev, "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
-  Softmax<D>::gradient(dev, top, others, target, rounded, w_label, scale, sums, dx);
+  Softmax<D>::gradient(dev, top, others, target, rounded, w_label, scale, sums, dx, cap);
 }
 
-/// The gradient of scale · Σ loss by a block of logits, for that of W: dl_ij = scale · (p_ij − [j = label_i]), with
-/// p_ij = exp(l_ij − top_i) / s_i. Called once more for each block, when top, others and target are those of all.
-/// Shapes   logits, dl (n, v), the columns [first, first + v) · labels, top, others, target (n)
-/// Writes   dl; it may share memory with logits
+/// The gradient of scale · Σ loss by a block of logits, for that of W: dl_ij = scale · (p_ij − [j = label_i]) (· c_ij
+/// with a cap), with p_ij = exp(l_ij − top_i) / s_i. Called once more for each block, when top, others and target are
+/// those of all. Shapes   logits, dl (n, v), the columns [first, first + v) · labels, top, others, target (n) Writes
+/// dl; it may share memory with logits
 template <class T, class D>
 void softmax_logit_gradient(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
                             ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> others, ConstView<D, Accum<T>> target,
-                            double scale, OutView<D, T> dl) {
+                            double scale, OutView<D, T> dl, double cap = 0) {
   static_assert(HasSoftmax<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("softmax_logit_gradient", "labels", labels, 1, logits.rows());
   expect_shape("softmax_logit_gradient", "top", top, 1, logits.rows());
@@ -97,7 +100,7 @@ void softmax_logit_gradient(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, 
   expect_shape("softmax_logit_gradient", "target", target, 1, logits.rows());
   expect_shape("softmax_logit_gradient", "dl", dl, logits.rows(), logits.cols());
   const Span span(dev, "loss", "softmax_logit_gradient", 0, bytes_of(logits, dl));
-  Softmax<D>::logit_gradient(dev, logits, labels, first, top, others, target, scale, dl);
+  Softmax<D>::logit_gradient(dev, logits, labels, first, top, others, target, scale, dl, cap);
 }
 
 /// Softmax cross entropy where the logits of a whole row exist at once, for devices with room for that: one pass

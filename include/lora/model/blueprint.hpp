@@ -7,6 +7,7 @@
 
 #include "lora/kernel/buffers.hpp"
 #include "lora/model/adapter_config.hpp"
+#include "lora/model/computable.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/nn/objective.hpp"
 #include "lora/nn/param_table.hpp"
@@ -63,9 +64,10 @@ struct DecoderShape {
 DecoderShape shape_of(const Blueprint& blueprint, const std::function<bool(const TensorInfo&)>& decodes,
                       const Trained& trains, Index recomputed);
 
-/// The same for a device and a type.
+/// The same for a device and a type. Throws   ConfigError as check_computable
 template <AnyDevice D, class T>
 DecoderShape shape_of(const Blueprint& blueprint, const Trained& trains = {}, Index recomputed = 0) {
+  check_computable<D, T>(blueprint.config);
   const auto decodes = [&](const TensorInfo& info) {
     return !stores<T>(dtype_on_device<D, T>(info, blueprint.stored(info)));
   };

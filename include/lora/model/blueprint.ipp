@@ -93,14 +93,18 @@ LORA_INLINE DecoderShape shape_of(const Blueprint& blueprint, const std::functio
     attention.norms_train = first_norm || norm("self_attn.q_norm") || norm("self_attn.k_norm");
     attention.qkv_proj = group_of(i, projection_groups[0]);
     attention.o_proj = group_of(i, projection_groups[1]);
-    shape.stack.layers.push_back({std::move(attention),
-                                  {c.hidden_size, norm("post_attention_layernorm"), group_of(i, projection_groups[2]),
-                                   group_of(i, projection_groups[3])},
-                                  i < recomputed});
+    attention.post_norm = c.post_norms;
+    attention.post_norm_trains = c.post_norms && norm("post_attention_layernorm");
+    nn::MlpShape mlp{c.hidden_size, trained(concat(prefix, mlp_norm(c), ".weight")), group_of(i, projection_groups[2]),
+                     group_of(i, projection_groups[3])};
+    mlp.gate = c.gate;
+    mlp.post_norm = c.post_norms;
+    mlp.post_norm_trains = norm("post_feedforward_layernorm");
+    shape.stack.layers.push_back({std::move(attention), std::move(mlp), i < recomputed});
   }
   const char* const embedding = "model.embed_tokens.weight";
   const Tensor head = tensors.at(c.tie_word_embeddings ? embedding : "lm_head.weight");
-  shape.head = {c.vocab_size, c.hidden_size, head.decodes, head.trains};
+  shape.head = {c.vocab_size, c.hidden_size, head.decodes, head.trains, c.logit_cap > 0};
   shape.embedding_trains = trained(embedding);
   return shape;
 }
@@ -111,6 +115,7 @@ LORA_INLINE kernel::PassExtents extents_of(const DecoderShape& shape, Index rows
     extents.heads = layer.attention.heads;
     extents.kv_heads = layer.attention.kv_heads;
     extents.head_dim = layer.attention.head_dim;
+    if (layer.mlp.gate != kernel::Gate::silu) extents.gelu = layer.mlp.down_proj.in;
     for (const nn::LoraLinearShape* group :
          {&layer.attention.qkv_proj, &layer.attention.o_proj, &layer.mlp.gate_up_proj, &layer.mlp.down_proj}) {
       extents.widest = std::max(extents.widest, group->in);

@@ -10,13 +10,14 @@
 #include <vector>
 
 #include "lora/io/json_view.hpp"
+#include "lora/kernel/activation.hpp"
 #include "lora/nn/rotary.hpp"
 
 namespace lora::model {
 
 /// A decoder's architecture, from a Hugging Face config.json or GGUF metadata.
 struct Config {
-  std::string model_type;         ///< llama, mistral, qwen2, qwen3 or smollm3
+  std::string model_type;         ///< gemma2, gemma3_text, llama, mistral, qwen2, qwen3 or smollm3
   Index hidden_size = 0;          // E
   Index intermediate_size = 0;    // F
   Index num_hidden_layers = 0;    // L
@@ -26,8 +27,16 @@ struct Config {
   Index vocab_size = 0;           // V
   Index max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
+  double norm_offset = 0;   ///< added to the weights of norms, as files have them
+  bool post_norms = false;  ///< norms behind attention and the MLP as well
+  kernel::Gate gate = kernel::Gate::silu;
+  double embedding_scale = 1;
+  double query_scalar = 0;   ///< attention's scores are scaled by its −½th power; 0: head_dim
+  double attention_cap = 0;  ///< soft cap of attention's scores; 0: none
+  double logit_cap = 0;      ///< of the logits
   nn::RopeConfig rope;
-  std::vector<bool> rotates;   ///< per layer: false is a layer without rotary embedding
+  std::optional<nn::RopeConfig> window_rope{};  ///< of layers with a window, where they have their own
+  std::vector<bool> rotates;                    ///< per layer: false is a layer without rotary embedding
   std::vector<Index> windows;  ///< per layer: keys that a query sees at most, its own with them; 0: all before it
   bool qkv_bias = false;
   bool o_bias = false;
@@ -51,6 +60,9 @@ namespace detail {
 
 void check_extent(std::string_view name, Index value, const std::string& where, Index limit = Index{1} << 24);
 
+/// Whether the type is gemma2 or gemma3_text.
+inline bool is_gemma(std::string_view model_type) { return model_type == "gemma2" || model_type == "gemma3_text"; }
+
 void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where);
 
 }  // namespace detail
@@ -62,9 +74,12 @@ namespace detail {
 /// Checks that apply to both sources.
 void check(const Config& config, const std::string& where);
 
+/// What rope_parameters calls layers without a window, where there are settings per type of layer.
+inline constexpr const char* full_layers = "full_attention";
+
 /// The object with the rotary settings: rope_scaling, which unless empty replaces rope_parameters like in transformers,
-/// or rope_parameters; nothing if there is neither.
-/// Throws   FormatError for settings per type of layer
+/// or rope_parameters, of gemma3_text those for full_layers; nothing if there is none.
+/// Throws   FormatError for settings per type of layer of other types
 std::optional<io::JsonView> rope_settings(const io::JsonView& json);
 
 }  // namespace detail
@@ -76,8 +91,9 @@ double theta_of(const io::JsonView& json, double otherwise);
 std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3);
 
 /// The window of each layer, as transformers has it: of mistral sliding_window counts for all layers, of qwen2 and
-/// qwen3 where use_sliding_window is true, for those of layer_types or from max_window_layers on. Throws   FormatError
-/// for one that others would use, or types of layers that go with no window
+/// qwen3 where use_sliding_window is true, for those of layer_types or from max_window_layers on, of gemma2 and
+/// gemma3_text for those of layer_types or all but every second and every sixth. Throws   FormatError for one that
+/// others would use, or types of layers that go with no window
 std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type);
 
 /// The ids of a field with one id or an array; none if it is absent.

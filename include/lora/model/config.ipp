@@ -24,7 +24,7 @@ LORA_INLINE Index longest_sequence(const Config& config) {
 
 namespace lora::model::detail {
 
-constexpr std::string_view supported_models = "llama, mistral, qwen2, qwen3, smollm3";
+constexpr std::string_view supported_models = "gemma2, gemma3_text, llama, mistral, qwen2, qwen3, smollm3";
 
 /// Rejects a field unless it is absent or has the value that means "off", if there is one.
 LORA_INLINE void require_off(const io::JsonView& json, std::string_view field,
@@ -53,6 +53,11 @@ LORA_INLINE void check_rope(const nn::RopeConfig& rope, Index head_dim, const st
   if (!std::isfinite(nn::rotary_magnitude(rope)) ||
       !std::all_of(frequencies.begin(), frequencies.end(), [](float f) { return std::isfinite(f); }))
     fail<FormatError>(where, ": the rope settings give frequencies that are no finite numbers");
+}
+
+/// Of gemma3_text, whose layers with a window rotate by settings of their own.
+LORA_INLINE bool has_window_rope(const io::JsonView& json) {
+  return json.get<std::string>("model_type").value_or("") == "gemma3_text";
 }
 
 }  // namespace lora::model::detail
@@ -84,6 +89,11 @@ LORA_INLINE void check(const Config& config, const std::string& where) {
   if (!(config.rms_norm_eps >= 0 && config.rms_norm_eps < 1))
     fail<FormatError>(where, ": \"rms_norm_eps\" is ", config.rms_norm_eps);
   check_rope(config.rope, config.head_dim, where);
+  if (config.window_rope) check_rope(*config.window_rope, config.head_dim, where);
+  for (const auto& [name, value] : {std::pair("query_pre_attn_scalar", config.query_scalar),
+                                    std::pair("attn_logit_softcapping", config.attention_cap),
+                                    std::pair("final_logit_softcapping", config.logit_cap)})
+    if (!(value >= 0 && std::isfinite(value))) fail<FormatError>(where, ": \"", name, "\" is ", value);
   if (config.max_position_embeddings < 0)
     fail<FormatError>(where, ": \"max_position_embeddings\" is ", config.max_position_embeddings);
   check_ids("eos_token_id", config.eos_token_ids, where);
@@ -96,6 +106,10 @@ LORA_INLINE std::optional<io::JsonView> rope_settings(const io::JsonView& json) 
     if (!settings || (settings->json().is_object() && settings->json().empty())) continue;
     if (!settings->json().is_object())
       json.fail("\"", key, "\" must be an object, found ", io::shown(settings->json()));
+    if (settings->name() == "rope_parameters" && has_window_rope(json)) {
+      if (const auto full = settings->find(full_layers)) return full;
+      continue;
+    }
     for (const auto& [name, value] : io::json_fields(settings->json()))
       if (value.is_object())
         json.fail("\"", key, "\" has settings for \"", name,
@@ -119,10 +133,11 @@ LORA_INLINE double theta_of(const io::JsonView& json, double otherwise) {
 
 namespace lora::model::detail {
 
-LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, double default_theta, Index max_positions) {
+/// By the object with the settings, if there is one.
+LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, const std::optional<io::JsonView>& scaling, double theta,
+                                   Index max_positions) {
   nn::RopeConfig rope;
-  rope.theta = theta_of(json, default_theta);
-  const auto scaling = rope_settings(json);
+  rope.theta = theta;
   if (!scaling) return rope;
   const auto number = [&](std::string_view key, double otherwise) {
     return scaling->get<double>(key).value_or(otherwise);
@@ -172,6 +187,18 @@ LORA_INLINE void refuse_sliding_window(const io::JsonView& json, Index layers) {
               ", which is not supported");
 }
 
+/// Where layer_types is left out: all but every second layer of gemma2, and all but every sixth of gemma3_text.
+LORA_INLINE std::vector<bool> alternating_layers(const io::JsonView& json, Index layers, std::string_view model_type) {
+  Index every = 2;
+  if (model_type == "gemma3_text") {
+    every = json.get<Index>("sliding_window_pattern").value_or(6);
+    check_extent("sliding_window_pattern", every, json.place());
+  }
+  std::vector<bool> sliding;
+  for (Index i = 0; i < layers; ++i) sliding.push_back((i + 1) % every != 0);
+  return sliding;
+}
+
 /// Whether each layer slides by layer_types; nothing where it is left out.
 LORA_INLINE std::optional<std::vector<bool>> sliding_layers(const io::JsonView& json, Index layers) {
   const auto types = json.get<std::vector<std::string>>("layer_types");
@@ -194,18 +221,19 @@ namespace lora::model {
 
 LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type) {
   std::vector<Index> windows(static_cast<std::size_t>(layers), 0);
-  const bool all_layers = model_type == "mistral";
-  if (!all_layers && model_type != "qwen2" && model_type != "qwen3") {
+  const bool all_layers = model_type == "mistral", gemma = detail::is_gemma(model_type);
+  if (!all_layers && !gemma && model_type != "qwen2" && model_type != "qwen3") {
     detail::refuse_sliding_window(json, layers);
     return windows;
   }
   Index window = 0;
-  if (all_layers || json.get<bool>("use_sliding_window").value_or(false)) {
+  if (all_layers || gemma || json.get<bool>("use_sliding_window").value_or(false)) {
     // If left out, it has a default; only null means none.
     window = json.json().contains("sliding_window") ? json.get<Index>("sliding_window").value_or(0) : 4096;
     if (json.has("sliding_window")) detail::check_extent("sliding_window", window, json.place(), Index{1} << 30);
   }
-  const auto sliding = detail::sliding_layers(json, layers);
+  auto sliding = detail::sliding_layers(json, layers);
+  if (gemma && !sliding) sliding = detail::alternating_layers(json, layers, model_type);
   const Index first = all_layers || sliding ? 0 : json.get<Index>("max_window_layers").value_or(28);
   for (Index i = std::max<Index>(first, 0); i < layers; ++i) {
     const auto layer = static_cast<std::size_t>(i);
@@ -241,14 +269,60 @@ LORA_INLINE std::vector<std::int32_t> ids_of(const io::JsonView& json, std::stri
   return {value->as<std::int32_t>()};
 }
 
+}  // namespace lora::model
+
+namespace lora::model::detail {
+
+/// What gemma2 and gemma3_text have beside others, with what transformers takes where it is left out.
+LORA_INLINE void read_gemma(const io::JsonView& json, Config& config) {
+  const bool second = config.model_type == "gemma2";
+  config.norm_offset = 1;
+  config.post_norms = true;
+  config.gate = kernel::Gate::gelu_tanh;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  config.query_scalar = json.get<double>("query_pre_attn_scalar").value_or(256);
+  if (!(config.query_scalar > 0))
+    json.fail("\"query_pre_attn_scalar\" is ", config.query_scalar, "; expected more than 0");
+  const auto cap = [&](const char* key, double usual) {
+    const double value = json.json().contains(key) ? json.get<double>(key).value_or(0) : usual;
+    if (json.has(key) && !(value > 0)) json.fail("\"", key, "\" is ", value, "; expected more than 0, or null");
+    return value;
+  };
+  config.attention_cap = cap("attn_logit_softcapping", second ? 50 : 0);
+  config.logit_cap = cap("final_logit_softcapping", second ? 30 : 0);
+  if (!second) {
+    auto local = json.find("rope_parameters");
+    if (local) local = local->find("sliding_attention");
+    const double usual = json.get<double>("rope_local_base_freq").value_or(1e4);
+    const double theta = local ? local->get<double>("rope_theta").value_or(usual) : usual;
+    config.window_rope = rope_of(json, local, theta, config.max_position_embeddings);
+  }
+  if (!json.json().contains("eos_token_id")) config.eos_token_ids = {1};
+  if (!json.json().contains("bos_token_id")) config.bos_token_id = 2;
+  if (!json.json().contains("pad_token_id")) config.pad_token_id = 0;
+  if (const auto activation = json.find("hidden_activation");
+      activation && !io::json_is(activation->json(), "gelu_pytorch_tanh"))
+    json.fail("\"hidden_activation\" is ", io::shown(activation->json()),
+              ", which is not supported; expected \"gelu_pytorch_tanh\"");
+  if (json.get<bool>("use_bidirectional_attention").value_or(false))
+    json.fail("\"use_bidirectional_attention\" is true, which is not supported; expected false");
+}
+
+}  // namespace lora::model::detail
+
+namespace lora::model {
+
 LORA_INLINE Config parse_config(const io::Json& content, const std::string& where) {
   const auto json = io::JsonView::of_object(content, where);
   Config config;
   config.model_type = json.at<std::string>("model_type");
   const bool qwen2 = config.model_type == "qwen2", qwen3 = config.model_type == "qwen3";
   const bool llama = config.model_type == "llama", smollm3 = config.model_type == "smollm3";
-  const bool mistral = config.model_type == "mistral";
-  if (!qwen2 && !qwen3 && !llama && !smollm3 && !mistral)
+  const bool mistral = config.model_type == "mistral", gemma = detail::is_gemma(config.model_type);
+  if (config.model_type == "gemma3")
+    json.fail("\"model_type\" is \"gemma3\", a model of texts and images, which is not supported; expected its text ",
+              "model alone, whose \"model_type\" is \"gemma3_text\"");
+  if (!qwen2 && !qwen3 && !llama && !smollm3 && !mistral && !gemma)
     json.fail("\"model_type\" is \"", config.model_type, "\", which is not supported; expected one of ",
               detail::supported_models);
   const auto count = [&](std::string_view key) { return json.at<Index>(key); };
@@ -261,20 +335,27 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   detail::check_extent("num_attention_heads", config.num_attention_heads, where, 1 << 16);
   // If left out, transformers has a default; null means as many as heads.
   const Index kv_heads = content.contains("num_key_value_heads") || llama ? config.num_attention_heads
-                         : smollm3                                        ? 4
+                         : smollm3 || gemma                               ? 4
                          : mistral                                        ? 8
                                                                           : 32;
   config.num_key_value_heads = json.get<Index>("num_key_value_heads").value_or(kv_heads);
-  config.head_dim = json.get<Index>("head_dim").value_or(qwen3 ? 128 : config.hidden_size / config.num_attention_heads);
+  config.head_dim = json.get<Index>("head_dim")
+                        .value_or(qwen3   ? 128
+                                  : gemma ? 256
+                                          : config.hidden_size / config.num_attention_heads);
   config.max_position_embeddings = json.get<Index>("max_position_embeddings").value_or(0);
   config.rms_norm_eps = json.get<double>("rms_norm_eps").value_or(1e-6);
-  config.tie_word_embeddings = json.get<bool>("tie_word_embeddings").value_or(smollm3);
+  config.tie_word_embeddings = json.get<bool>("tie_word_embeddings").value_or(smollm3 || gemma);
   const bool attention_bias = !mistral && json.get<bool>("attention_bias").value_or(false);
   config.qkv_bias = qwen2 || attention_bias;
   config.o_bias = !qwen2 && attention_bias;
   config.mlp_bias = (llama || smollm3) && json.get<bool>("mlp_bias").value_or(false);
-  config.qk_norm = qwen3;
-  config.rope = detail::rope_of(json, smollm3 ? 2e6 : 1e4, config.max_position_embeddings);
+  config.qk_norm = qwen3 || config.model_type == "gemma3_text";
+  config.rope = detail::rope_of(json, detail::rope_settings(json),
+                                theta_of(json, smollm3                              ? 2e6
+                                               : config.model_type == "gemma3_text" ? 1e6
+                                                                                    : 1e4),
+                                config.max_position_embeddings);
   auto dtype = json.get<std::string>("dtype");
   if (!dtype) dtype = json.get<std::string>("torch_dtype");
   config.dtype = dtype.value_or("");
@@ -285,8 +366,11 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   const double range = json.get<double>("initializer_range").value_or(0);
   if (range != 0) config.initializer_range = range;  // 0 as if left out, likewise
 
-  if (const auto activation = json.find("hidden_act"); activation && !io::json_is(activation->json(), "silu"))
+  if (gemma) {
+    detail::read_gemma(json, config);
+  } else if (const auto activation = json.find("hidden_act"); activation && !io::json_is(activation->json(), "silu")) {
     json.fail("\"hidden_act\" is ", io::shown(activation->json()), ", which is not supported; expected \"silu\"");
+  }
   detail::require_off(json, "attention_dropout", 0);
   detail::require_off(json, "num_experts", 0);
   detail::require_off(json, "num_local_experts", 0);

@@ -17,11 +17,19 @@ namespace lora::model {
 /// every fourth.
 std::vector<bool> rotates_in_gguf(std::string_view architecture, Index layers);
 
+/// The window of each layer of such a model, where those that slide have this one: of gemma2 all but every second, of
+/// gemma3 all but every sixth, of others none.
+std::vector<Index> windows_in_gguf(std::string_view architecture, Index layers, Index window);
+
+/// Config::query_scalar of gemma2 and gemma3_text as llama.cpp takes it from the number of layers.
+double gguf_query_scalar(const Config& config);
+
 /// What GGUF calls the architecture of a model: that of llama for mistral as well, which but for windows computes the
 /// same.
 std::string_view gguf_architecture(const Config& config);
 
-/// A model's config from a GGUF file's metadata and tensors (architectures llama, qwen2, qwen3, smollm3).
+/// A model's config from a GGUF file's metadata and tensors (architectures gemma2, gemma3, llama, qwen2, qwen3,
+/// smollm3).
 Config read_config(const io::Gguf& file);
 
 }  // namespace lora::model

@@ -68,6 +68,23 @@ LORA_INLINE void read_rope_scaling(const io::Gguf& file, const std::string& arch
     rope.attention_factor = factor_of_both * nn::rotary_magnitude(rope);
 }
 
+/// What gemma2 and gemma3 have beside others. Weights of norms are the sums there.
+LORA_INLINE void read_gemma(const io::Gguf& file, const std::string& arch, Config& config) {
+  config.post_norms = true;
+  config.gate = kernel::Gate::gelu_tanh;
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden_size));
+  config.query_scalar = gguf_query_scalar(config);
+  const auto number = [&](std::string_view name, double otherwise) {
+    const double value = file.get<double>(concat(arch, ".", name)).value_or(otherwise);
+    return std::stod(concat(static_cast<float>(value)));
+  };
+  config.attention_cap = number("attn_logit_softcapping", arch == "gemma2" ? 50 : 0);
+  config.logit_cap = number("final_logit_softcapping", arch == "gemma2" ? 30 : 0);
+  if (arch == "gemma2") return;
+  config.window_rope.emplace();
+  config.window_rope->theta = number("rope.freq_base_swa", 1e4);
+}
+
 }  // namespace lora::model::detail
 
 namespace lora::model {
@@ -80,7 +97,21 @@ LORA_INLINE std::vector<bool> rotates_in_gguf(std::string_view architecture, Ind
 }
 
 LORA_INLINE std::string_view gguf_architecture(const Config& config) {
-  return config.model_type == "mistral" ? std::string_view("llama") : config.model_type;
+  if (config.model_type == "mistral") return "llama";
+  return config.model_type == "gemma3_text" ? std::string_view("gemma3") : config.model_type;
+}
+
+LORA_INLINE std::vector<Index> windows_in_gguf(std::string_view architecture, Index layers, Index window) {
+  std::vector<Index> windows(static_cast<std::size_t>(layers), 0);
+  const std::size_t every = architecture == "gemma2" ? 2 : architecture == "gemma3" ? 6 : 0;
+  if (every == 0) return windows;
+  for (std::size_t i = 0; i < windows.size(); ++i) windows[i] = i % every < every - 1 ? window : 0;
+  return windows;
+}
+
+LORA_INLINE double gguf_query_scalar(const Config& config) {
+  const bool by_width = config.num_hidden_layers == (config.model_type == "gemma2" ? 46 : 62);  // the 27B models
+  return static_cast<double>(by_width ? config.hidden_size / config.num_attention_heads : config.head_dim);
 }
 
 LORA_INLINE Config read_config(const io::Gguf& file) {
@@ -91,9 +122,11 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
                       "without adapter_only writes one, and here adapter_name_or_path takes the adapter's folder");
   config.model_type = file.at<std::string>("general.architecture");
   const std::string arch = config.model_type;
-  if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "smollm3")
+  const bool gemma = arch == "gemma2" || arch == "gemma3";
+  if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "smollm3" && !gemma)
     fail<FormatError>(where, ": \"general.architecture\" is \"", arch,
-                      "\", which is not supported; expected llama, qwen2, qwen3 or smollm3");
+                      "\", which is not supported; expected gemma2, gemma3, llama, qwen2, qwen3 or smollm3");
+  if (arch == "gemma3") config.model_type = "gemma3_text";
   const auto key = [&](std::string_view name) { return concat(arch, ".", name); };
   config.hidden_size = file.at<Index>(key("embedding_length"));
   config.intermediate_size = file.at<Index>(key("feed_forward_length"));
@@ -109,14 +142,19 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   // A float32 in the file: restore the decimal number of config.json, 1e-5 instead of 9.9999997e-6.
   config.rms_norm_eps = std::stod(concat(static_cast<float>(config.rms_norm_eps)));
   config.rope.theta = std::stod(concat(static_cast<float>(file.get<double>(key("rope.freq_base")).value_or(1e4))));
+  if (gemma) detail::read_gemma(file, arch, config);
 
   const auto refuse = [&](std::string_view name, Index value) {
     fail<FormatError>(where, ": \"", name, "\" is ", value, ", which is not supported");
   };
   if (const auto experts = file.get<Index>(key("expert_count")).value_or(0); experts != 0)
     refuse(key("expert_count"), experts);
-  if (const auto window = file.get<Index>(key("attention.sliding_window")).value_or(0); window != 0)
-    refuse(key("attention.sliding_window"), window);
+  const Index window = file.get<Index>(key("attention.sliding_window")).value_or(0);
+  if (gemma && window == 0) refuse(key("attention.sliding_window"), window);
+  if (!gemma && window != 0) refuse(key("attention.sliding_window"), window);
+  if (const auto every = file.get<Index>(key("attention.sliding_window_pattern"));
+      every && *every != (arch == "gemma2" ? 2 : 6))
+    refuse(key("attention.sliding_window_pattern"), *every);
   if (const auto values = file.get<Index>(key("attention.value_length")).value_or(config.head_dim);
       values != config.head_dim)
     refuse(key("attention.value_length"), values);
@@ -133,9 +171,9 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
   config.o_bias = file.find("blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = file.find("blk.0.ffn_gate.bias") != nullptr;
-  config.qk_norm = arch == "qwen3";
+  config.qk_norm = arch == "qwen3" || arch == "gemma3";
   config.rotates = rotates_in_gguf(arch, config.num_hidden_layers);
-  config.windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
+  config.windows = windows_in_gguf(arch, config.num_hidden_layers, window);
   for (const auto* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
     if (const auto id = file.get<std::int32_t>(name);
         id && std::count(config.eos_token_ids.begin(), config.eos_token_ids.end(), *id) == 0)

@@ -12,10 +12,20 @@ LORA_INLINE void write_windows(io::Json& json, const Config& config) {
   if (window > 0 || config.model_type == "mistral")
     json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
   if (window == 0 || config.model_type == "mistral") return;
-  json["use_sliding_window"] = true;
+  if (!is_gemma(config.model_type)) json["use_sliding_window"] = true;
   json["layer_types"] = io::Json::array();
   for (const Index own : config.windows)
     json["layer_types"].push_back(own > 0 ? "sliding_attention" : "full_attention");
+}
+
+/// What is written for gemma2 and gemma3_text alone.
+LORA_INLINE void write_gemma(io::Json& json, const Config& config) {
+  const auto cap = [](double value) { return value > 0 ? io::Json(value) : io::Json(nullptr); };
+  json["hidden_activation"] = "gelu_pytorch_tanh";
+  json["query_pre_attn_scalar"] = config.query_scalar;
+  json["attn_logit_softcapping"] = cap(config.attention_cap);
+  json["final_logit_softcapping"] = cap(config.logit_cap);
+  if (config.window_rope) json["rope_local_base_freq"] = config.window_rope->theta;
 }
 
 /// no_rope_layers in smollm3's form: 1 = uses RoPE.
@@ -33,8 +43,13 @@ LORA_INLINE void write_rotary(io::Json& json, const Config& config, const std::s
   const Config before = parse_config(json, where);
   if (before.rope.theta != config.rope.theta) {
     const auto settings = detail::rope_settings(io::JsonView(json, where));
-    const bool inside = settings && (settings->json().contains("rope_theta") || settings->name() == "rope_parameters");
-    if (inside) json[settings->name()]["rope_theta"] = config.rope.theta;
+    const bool nested = settings && settings->name() == detail::full_layers;
+    const bool inside =
+        settings && (settings->json().contains("rope_theta") || settings->name() == "rope_parameters" || nested);
+    if (inside) {
+      io::Json& object = nested ? json["rope_parameters"] : json;
+      object[settings->name()]["rope_theta"] = config.rope.theta;
+    }
     if (!inside || json.contains("rope_theta")) json["rope_theta"] = config.rope.theta;
   }
   if (before.rotates != config.rotates) json["no_rope_layers"] = detail::no_rope_layers_of(config);
@@ -49,11 +64,10 @@ LORA_INLINE std::vector<Index> unwritable_no_rope_layers(const Config& config) {
 }
 
 LORA_INLINE std::string_view class_of(const Config& config) {
-  constexpr std::pair<std::string_view, std::string_view> classes[] = {{"llama", "LlamaForCausalLM"},
-                                                                       {"mistral", "MistralForCausalLM"},
-                                                                       {"qwen2", "Qwen2ForCausalLM"},
-                                                                       {"qwen3", "Qwen3ForCausalLM"},
-                                                                       {"smollm3", "SmolLM3ForCausalLM"}};
+  constexpr std::pair<std::string_view, std::string_view> classes[] = {
+      {"gemma2", "Gemma2ForCausalLM"},   {"gemma3_text", "Gemma3ForCausalLM"}, {"llama", "LlamaForCausalLM"},
+      {"mistral", "MistralForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"},        {"qwen3", "Qwen3ForCausalLM"},
+      {"smollm3", "SmolLM3ForCausalLM"}};
   for (const auto& [type, name] : classes)
     if (type == config.model_type) return name;
   return {};
@@ -75,12 +89,16 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
   json["vocab_size"] = config.vocab_size;
   if (config.max_position_embeddings > 0) json["max_position_embeddings"] = config.max_position_embeddings;
   json["rms_norm_eps"] = config.rms_norm_eps;
-  json["hidden_act"] = "silu";
+  if (detail::is_gemma(config.model_type)) {
+    detail::write_gemma(json, config);
+  } else {
+    json["hidden_act"] = "silu";
+  }
   json["tie_word_embeddings"] = config.tie_word_embeddings;
   if (config.model_type == "llama" || config.model_type == "smollm3") {
     json["attention_bias"] = config.o_bias;
     json["mlp_bias"] = config.mlp_bias;
-  } else if (config.model_type == "qwen3") {
+  } else if (config.model_type == "qwen3" || detail::is_gemma(config.model_type)) {
     json["attention_bias"] = config.qkv_bias;
   }
   detail::write_windows(json, config);
@@ -131,6 +149,11 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
     fail<FormatError>(where, ": has ", said(config), ", which no config.json of a ", config.model_type,
                       " model can express; it would mean ", said(back));
   }
+  if (back.window_rope.has_value() != config.window_rope.has_value() ||
+      (config.window_rope && (config.window_rope->scaling != nn::RopeConfig::Scaling::none ||
+                              !config.window_rope->frequency_factors.empty())))
+    fail<FormatError>(where, ": layers with a window have rotary settings that no config.json of a ", config.model_type,
+                      " model can express");
   if (back.windows != config.windows)
     fail<FormatError>(where, ": has windows that no config.json of a ", config.model_type, " model can express");
   return json;

@@ -16,6 +16,7 @@
 #include "lora/core/ignore_index.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/model/adapter.hpp"
+#include "lora/model/computable.hpp"
 #include "lora/model/evaluation.hpp"
 #include "lora/model/layers.hpp"
 #include "lora/model/shared_layers.hpp"
@@ -39,7 +40,8 @@ class Decoder {
   /// `places` says; the provider is not needed later. `ranks`: that share layers out, where it says so; they outlive
   /// this.
   /// Throws   FormatError naming tensors that are missing, misshapen or unknown; ConfigError for layers that are to be
-  ///          streamed to a device that reads the host's memory, and DeviceError where memory is lacking
+  ///          streamed to a device that reads the host's memory, and as check_computable, and DeviceError where memory
+  ///          is lacking
   Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places = {},
           comm::Communicator<D>* ranks = nullptr);
 
@@ -145,7 +147,9 @@ class Decoder {
     if (info.layer < 0) return norm_;
     auto& block = stack_.layer(info.layer).inner();
     if (info.norm == "input_layernorm") return block.attention().norm();
-    if (info.norm == "post_attention_layernorm") return block.mlp().norm();
+    if (info.norm == mlp_norm(config_)) return block.mlp().norm();
+    if (info.norm == "post_attention_layernorm") return block.attention().post_norm().norm();
+    if (info.norm == "post_feedforward_layernorm") return block.mlp().post_norm().norm();
     return info.norm == "self_attn.q_norm" ? block.attention().q_norm() : block.attention().k_norm();
   }
   // The module's tensor that the description names.
@@ -186,6 +190,15 @@ class Decoder {
   // Builds the store, and fills these tensors.
   void build(D& dev);
 
+  // As a number of T, as the embedding's rows are.
+  static double rounded_scale(double scale) {
+    return std::real(static_cast<Accum<T>>(narrowed<T>(static_cast<Accum<T>>(scale))));
+  }
+  void reach(D& dev, Index position) {
+    rotary_->reach(dev, position);
+    if (window_rotary_) window_rotary_->reach(dev, position);
+  }
+
   void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const {
     const auto table = use_apart(dev, nn::before_layers, "forward");
     const Span phase(dev, Profile::Kind::phase, "forward");
@@ -205,7 +218,7 @@ class Decoder {
   AdapterConfig adapter_;
   // Before what holds handles to it.
   std::unique_ptr<nn::ParamStore<D, T>> params_ = std::make_unique<nn::ParamStore<D, T>>();
-  std::unique_ptr<nn::Rotary<D, T>> rotary_;  // layers point to it
+  std::unique_ptr<nn::Rotary<D, T>> rotary_, window_rotary_;  // layers point to them; the second where it is another
   nn::Embedding<D, T> embedding_;
   std::unique_ptr<StreamedLayers<D>> streamed_;  // before the stack, which calls it
   std::optional<LayerStreaming> streaming_;
@@ -218,6 +231,8 @@ class Decoder {
 template <AnyDevice D, class T>
 Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlaces& places, comm::Communicator<D>* ranks)
     : config_(provider.config()), rotary_(std::make_unique<nn::Rotary<D, T>>(config_.rope, config_.head_dim)) {
+  check_computable<D, T>(config_);
+  if (config_.window_rope) window_rotary_ = std::make_unique<nn::Rotary<D, T>>(*config_.window_rope, config_.head_dim);
   if (places.streams_layers || places.shares_layers) {
     if constexpr (D::reads_host_memory) {
       fail<ConfigError>("key offload: params and all stream layers to a device with memory of its own, but this one ",
@@ -228,12 +243,13 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlace
   }
   Loader<D> loader(dev, provider, places, streamed_.get());
   embedding_.table = nn::OwnMatrix<D, T>(loader.template weight<T>("model.embed_tokens.weight"));
-  const LayerBuilder<D, T> builder(loader, config_, *rotary_);
+  embedding_.scale = rounded_scale(config_.embedding_scale);
+  const LayerBuilder<D, T> builder(loader, config_, *rotary_, window_rotary_ ? *window_rotary_ : *rotary_);
   for (Index i = 0; i < config_.num_hidden_layers; ++i) stack_.push_back(builder.layer(i));
   norm_ = builder.norm("model.norm.weight");
   head_.emplace(
       config_.tie_word_embeddings ? embedding_.table : nn::OwnMatrix<D, T>(loader.template weight<T>("lm_head.weight")),
-      dev.tiling());
+      dev.tiling(), config_.logit_cap);
   loader.finish();
   if constexpr (!D::reads_host_memory) {
     if (streamed_ != nullptr) streaming_ = streamed_->build();
@@ -343,7 +359,7 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double sca
   if (!has_labels(batch)) return pass_without_batch(dev, true, hook);
   nn::Pass<D, T> pass(dev, batch, random_key);
   pass.want_labelled();
-  rotary_->reach(dev, pass.max_position());
+  reach(dev, pass.max_position());
   const Index n = pass.count(), e = config_.hidden_size;
   [[maybe_unused]] const std::size_t mark = dev.arena().mark();
   const Arena::Scope scope(dev.arena());
@@ -360,7 +376,7 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double sca
   stack_.backward(dev, pass, saved, d_hidden, hook);
   {
     const Span phase(dev, Profile::Kind::phase, "backward");
-    embedding_.backward(dev, pass, View<D, const T>(d_hidden));
+    embedding_.backward(dev, pass, d_hidden);
   }
   LORA_ASSERT(dev.arena().mark() == mark);  // else memory is lost, but nothing is computed otherwise
 }
@@ -374,7 +390,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
     return result;
   }
   nn::Pass<D, T> pass(dev, batch);
-  rotary_->reach(dev, pass.max_position());
+  reach(dev, pass.max_position());
   pass.want_labelled();
   pass.stop_by(stop);
   result.computed_tokens = batch.rows();
@@ -425,7 +441,7 @@ template <AnyDevice D, class T>
 std::vector<Accum<T>> Decoder<D, T>::logits(D& dev, const nn::Pass<D, T>& pass, std::span<const std::int32_t> chosen) {
   check_ids("token", pass.host_tokens());
   check_chosen(chosen, pass.count());
-  rotary_->reach(dev, pass.max_position());
+  reach(dev, pass.max_position());
   const Arena::Scope scope(dev.arena());
   const auto n = static_cast<Index>(chosen.size());
   const View<D, T> hidden = scratch<T>(dev, pass.count(), config_.hidden_size);

@@ -67,6 +67,7 @@ void write_gguf_tensors(D& dev, Decoder<D, T>& model, DType dtype, io::GgufWrite
     for (Index begin = 0; begin < rows; begin += step) {
       const Index count = std::min(step, rows - begin);
       auto values = to_host(dev, value.row_slice(begin, count));
+      if (info.kind == TensorInfo::Kind::norm) move_weights(values, model.config().norm_offset);
       if (info.gguf_heads > 0) {
         const Index heads = is_vector ? info.gguf_heads : info.gguf_heads * count / rows;
         values = detail::permuted(std::move(values), is_vector ? value.cols() : count, heads);

@@ -41,6 +41,7 @@ LORA_INLINE void add_rope(io::GgufMetadata& metadata, const std::string& arch, c
   };
   metadata.add(arch + ".rope.dimension_count", static_cast<std::uint32_t>(config.head_dim));
   number("freq_base", rope.theta);
+  if (config.window_rope) number("freq_base_swa", config.window_rope->theta);
   using Scaling = nn::RopeConfig::Scaling;
   if (rope.scaling != Scaling::linear && rope.scaling != Scaling::yarn) return;
   metadata.add(arch + ".rope.scaling.type", rope.scaling == Scaling::linear ? "linear" : "yarn");
@@ -83,6 +84,20 @@ LORA_INLINE Index gguf_rows_at_once(const TensorInfo& info, Index rows, Index co
   return (some + width - 1) / width * width;
 }
 
+/// What llama.cpp takes for granted of gemma2 and gemma3.
+template <class Refuse>
+void check_gemma(const Config& config, std::string_view arch, Index window, const Refuse& refuse) {
+  if (window == 0 || config.windows != windows_in_gguf(arch, config.num_hidden_layers, window))
+    refuse("other layers have a sliding window", arch == "gemma2" ? "all but every second" : "all but every sixth");
+  if (const double scalar = gguf_query_scalar(config); config.query_scalar != scalar)
+    refuse(concat("query_pre_attn_scalar is ", config.query_scalar), concat(scalar));
+  for (const auto& [name, cap] : {std::pair("attn_logit_softcapping", config.attention_cap),
+                                  std::pair("final_logit_softcapping", config.logit_cap)})
+    if ((cap > 0) != (arch == "gemma2"))
+      refuse(concat(name, cap > 0 ? " is there" : " is not there"), arch == "gemma2" ? "one" : "none");
+  if (arch == "gemma2" && !config.tie_word_embeddings) refuse("the head is not the embedding's", "it to be");
+}
+
 }  // namespace lora::model::detail
 
 namespace lora::model {
@@ -110,8 +125,12 @@ LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
       refuse(concat("layer ", i, " runs ", config.rotates[i] ? "with" : "without", " rotary embedding"),
              arch == "smollm3" ? "every fourth layer without, and the others with it"
                                : "all with it: export a smollm3 or use transformers");
-  if (const Index window = narrowest_window(config); window > 0)
+  const Index window = narrowest_window(config);
+  if (detail::is_gemma(config.model_type)) {
+    detail::check_gemma(config, arch, window, refuse);
+  } else if (window > 0) {
     refuse(concat("attention has a sliding window of ", window, " tokens"), "none");
+  }
   const bool llama = arch == "llama", qwen2 = arch == "qwen2";
   if (!detail::gguf_rope_factors(config).empty() && !llama)
     refuse("rope_scaling is Llama 3.1's", "none, linear or yarn");
@@ -144,6 +163,10 @@ LORA_INLINE io::GgufMetadata gguf_metadata(const Config& config, DType dtype, co
   count("attention.key_length", config.head_dim);
   count("attention.value_length", config.head_dim);
   metadata.add(arch + ".attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
+  if (const Index window = narrowest_window(config); window > 0) count("attention.sliding_window", window);
+  if (config.attention_cap > 0)
+    metadata.add(arch + ".attn_logit_softcapping", static_cast<float>(config.attention_cap));
+  if (config.logit_cap > 0) metadata.add(arch + ".final_logit_softcapping", static_cast<float>(config.logit_cap));
   count("vocab_size", config.vocab_size);
   detail::add_rope(metadata, arch, config);
   metadata.add("general.file_type", detail::gguf_file_type(dtype));

@@ -15,20 +15,22 @@ namespace lora::model {
 
 /// Of every layer with this window.
 inline kernel::AttentionShape attention_shape(const Config& config, Index window) {
-  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim,
-          1 / std::sqrt(static_cast<double>(config.head_dim)), window};
+  const double squares = config.query_scalar > 0 ? config.query_scalar : static_cast<double>(config.head_dim);
+  return {config.num_attention_heads, config.num_key_value_heads, config.head_dim, 1 / std::sqrt(squares), window,
+          config.attention_cap};
 }
 
 /// Builds the modules of a model from the tensors that a Loader reads, which it asks for in the order of the model.
 template <AnyDevice D, class T>
 class LayerBuilder {
  public:
-  /// All outlive it, and `rotary` the layers as well.
-  LayerBuilder(Loader<D>& loader, const Config& config, const nn::Rotary<D, T>& rotary)
-      : loader_(loader), config_(config), rotary_(rotary) {}
+  /// All outlive it, and the tables the layers as well; `window_rotary` is that of layers with a window.
+  LayerBuilder(Loader<D>& loader, const Config& config, const nn::Rotary<D, T>& rotary,
+               const nn::Rotary<D, T>& window_rotary)
+      : loader_(loader), config_(config), rotary_(rotary), window_rotary_(window_rotary) {}
 
   nn::RmsNorm<D, T> norm(const std::string& name) const {
-    return {loader_.template vector<Accum<T>>(name), config_.rms_norm_eps};
+    return {loader_.template vector<Accum<T>>(name), config_.rms_norm_eps, config_.norm_offset};
   }
 
   typename nn::Stack<D, T>::Layer layer(Index i) const {
@@ -40,11 +42,18 @@ class LayerBuilder {
       attention.q_norm = norm(prefix + "self_attn.q_norm.weight");
       attention.k_norm = norm(prefix + "self_attn.k_norm.weight");
     }
-    attention.shape = attention_shape(config_, config_.windows[static_cast<std::size_t>(i)]);
-    attention.rotary = config_.rotates[static_cast<std::size_t>(i)] ? &rotary_ : nullptr;
+    const Index window = config_.windows[static_cast<std::size_t>(i)];
+    attention.shape = attention_shape(config_, window);
+    if (config_.rotates[static_cast<std::size_t>(i)]) attention.rotary = window > 0 ? &window_rotary_ : &rotary_;
     attention.layer = i;
     attention.norm = norm(prefix + "input_layernorm.weight");
-    nn::Mlp<D, T> mlp(norm(prefix + "post_attention_layernorm.weight"), projections(i, 2), projections(i, 3));
+    if (config_.post_norms) attention.post_norm = nn::PostNorm<D, T>(norm(prefix + "post_attention_layernorm.weight"));
+    nn::RmsNorm<D, T> before = norm(concat(prefix, mlp_norm(config_), ".weight"));
+    nn::LoraLinear<D, T> gate_up_proj = projections(i, 2), down_proj = projections(i, 3);
+    nn::PostNorm<D, T> behind;
+    if (config_.post_norms) behind = nn::PostNorm<D, T>(norm(prefix + "post_feedforward_layernorm.weight"));
+    nn::Mlp<D, T> mlp(std::move(before), std::move(gate_up_proj), std::move(down_proj), config_.gate,
+                      std::move(behind));
     return typename nn::Stack<D, T>::Layer(nn::Block<D, T>(nn::Attention<D, T>(std::move(attention)), std::move(mlp)));
   }
 
@@ -69,6 +78,7 @@ class LayerBuilder {
   Loader<D>& loader_;
   const Config& config_;
   const nn::Rotary<D, T>& rotary_;
+  const nn::Rotary<D, T>& window_rotary_;
 };
 
 }  // namespace lora::model

@@ -66,6 +66,11 @@ inline constexpr auto projection_names = [] {
   return names;
 }();
 
+/// The norm before the MLP, which has another name where there are norms behind.
+inline std::string_view mlp_norm(const Config& config) {
+  return config.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+}
+
 /// Where the modules of a group stand in the model, with a dot behind: "model.layers.3.self_attn.".
 inline std::string group_path(Index layer, const ProjectionGroup& group) {
   return concat("model.layers.", layer, ".", group.half, ".");

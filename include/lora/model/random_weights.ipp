@@ -21,8 +21,8 @@ LORA_INLINE RandomWeights::RandomWeights(Config config, std::uint64_t seed) : co
 LORA_INLINE ProvidedTensor RandomWeights::provide(const TensorInfo& info) const {
   using Kind = TensorInfo::Kind;
   const bool vector = info.kind == Kind::norm || info.kind == Kind::bias;
-  const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(info.shape.count()),
-                                                           info.kind == Kind::norm ? 1.0f : 0.0f);
+  const float first = info.kind == Kind::norm ? static_cast<float>(1 - config_.norm_offset) : 0.0f;
+  const auto values = std::make_shared<std::vector<float>>(static_cast<std::size_t>(info.shape.count()), first);
   if (!vector) fill_normal(*values, mix_key(seed_, text_hash(info.name)));
   if (info.kind == Kind::embedding && padding_ >= 0)
     std::fill_n(values->begin() + padding_ * info.shape[1], info.shape[1], 0.0f);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,15 @@ inline Index shared_layer(const Config& config, const TensorInfo& info) {
   if (info.layer >= 0) return info.layer;
   const bool before = config.tie_word_embeddings || info.kind == TensorInfo::Kind::embedding;
   return before ? nn::before_layers : nn::behind_layers;
+}
+
+/// What is added to the weights of norms where a model folder has them. GGUF files have the sums.
+inline double folder_norm_offset(const Config& config) { return detail::is_gemma(config.model_type) ? 1 : 0; }
+
+/// Weights of a norm for a file whose offset is less by `more` than that which they are computed with.
+inline void move_weights(std::span<float> weights, double more) {
+  if (more == 0) return;
+  for (float& weight : weights) weight = static_cast<float>(static_cast<double>(weight) + more);
 }
 
 /// Numbers of the model, in all of its tensors.

@@ -44,8 +44,10 @@ LORA_INLINE std::vector<TensorInfo> tensors_of(const Config& c) {
       norm("self_attn.q_norm", "attn_q_norm", c.head_dim);
       norm("self_attn.k_norm", "attn_k_norm", c.head_dim);
     }
-    norm("post_attention_layernorm", "ffn_norm", e);
+    if (c.post_norms) norm("post_attention_layernorm", "post_attention_norm", e);
+    norm(mlp_norm(c), "ffn_norm", e);
     project("mlp");
+    if (c.post_norms) norm("post_feedforward_layernorm", "post_ffw_norm", e);
   }
   add({"model.norm.weight", "output_norm.weight", {e}, Kind::norm});
   if (!c.tie_word_embeddings) add({"lm_head.weight", "output.weight", {v, e}, Kind::head});

@@ -6,18 +6,20 @@
 #include <utility>
 
 #include "lora/nn/lora_linear.hpp"
+#include "lora/nn/post_norm.hpp"
 #include "lora/nn/rms_norm.hpp"
 #include "lora/nn/rotary.hpp"
 
 namespace lora::nn {
 
 /// Grouped-query self-attention with its four projections.
-///   y = x + o_proj(attention(R q_norm(q), R k_norm(k), v)),   (q, k, v) = qkv_proj(norm(x)),   R the rotation of a
-///   row's position
+///   y = x + post_norm(o_proj(attention(R q_norm(q), R k_norm(k), v))),   (q, k, v) = qkv_proj(norm(x)),   R the
+///   rotation of a row's position
 /// Shapes   x, y (N, E) · q (N, H·C) · k, v (N, G·C)
 /// Saves    q, k, v before their norms, or rotated where there are none; the kernel's output and its own Saved, which
 ///          alone are kept under gradient checkpointing
-/// Source   Ainslie et al. 2023; q and k norms as in Qwen3; layers without rotation as in SmolLM3
+/// Source   Ainslie et al. 2023; q and k norms as in Qwen3; layers without rotation as in SmolLM3; norms behind as in
+///          Gemma 2
 template <AnyDevice D, class T>
 class Attention {
  public:
@@ -30,38 +32,38 @@ class Attention {
     kernel::AttentionSaved<D, T> kernel{};
     typename LoraLinear<D, T>::Saved qkv_proj;
     typename LoraLinear<D, T>::Saved o_proj;
+    typename PostNorm<D, T>::Saved post_norm;
   };
 
   static Footprint footprint(const PassShape& pass, const SelfAttentionShape& shape, Keep keep) {
     using Linears = LoraLinear<D, T>;
     const bool keeps_output = keep != Keep::nothing, all = keep == Keep::all;
     const Footprint qkv = Linears::footprint(pass, shape.qkv_proj, keep),
-                    o = Linears::footprint(pass.wanted_part(), shape.o_proj, keep);
+                    o = behind(pass, shape, keep, Linears::footprint(pass.wanted_part(), shape.o_proj, keep));
     Footprint result = all ? kept_of_heads(pass, shape) : Footprint();
     result.saved += qkv.saved + o.saved;
     const Index out = pass.rows_of<T>(shape.q_columns());
     if (keeps_output) result.saved += out + pass.rows_of<Accum<T>>(shape.heads * kernel::Attention<D>::saved_per_head);
     result.low = result.saved;
     result.scratch = (keeps_output ? 0 : out) + (all ? 0 : pass.rows_of<T>(shape.qkv_proj.out())) +
-                     std::max(pass.rows_of<T>(shape.width) + qkv.scratch,
-                              prepared_bytes(pass, shape) + chosen_bytes(pass, shape) + o.scratch);
+                     std::max(pass.rows_of<T>(shape.width) + qkv.scratch, prepared_bytes(pass, shape) + o.scratch);
     return result;
   }
   static Footprint recompute_footprint(const PassShape& pass, const SelfAttentionShape& shape) {
     using Linears = LoraLinear<D, T>;
     const Footprint qkv = Linears::footprint(pass, shape.qkv_proj, Keep::all),
-                    o = Linears::footprint(pass.wanted_part(), shape.o_proj, Keep::all);
+                    o = behind(pass, shape, Keep::all, Linears::footprint(pass.wanted_part(), shape.o_proj, Keep::all));
     Footprint result = kept_of_heads(pass, shape);
     result.low = result.saved += qkv.saved + o.saved;
-    result.scratch = std::max(pass.rows_of<T>(shape.width) + qkv.scratch,
-                              prepared_bytes(pass, shape) + chosen_bytes(pass, shape) + o.scratch);
+    result.scratch = std::max(pass.rows_of<T>(shape.width) + qkv.scratch, prepared_bytes(pass, shape) + o.scratch);
     return result;
   }
   /// Scratch, where dx is wanted or not.
   static Index backward_footprint(const PassShape& pass, const SelfAttentionShape& shape, bool with_dx) {
     using Linears = LoraLinear<D, T>;
     const bool further = with_dx || shape.trains_before_heads();
-    const Index o = (further ? 2 : 1) * chosen_bytes(pass, shape) +
+    const Index o = PostNorm<D, T>::backward_footprint(pass.wanted_part(), shape.width, shape.post_norm) +
+                    (further ? 2 : 1) * chosen_bytes(pass, shape) +
                     Linears::backward_footprint(pass.wanted_part(), shape.o_proj, further);
     if (!further) return o;
     const Index normed =
@@ -76,6 +78,7 @@ class Attention {
     LoraLinear<D, T> o_proj;
     RmsNorm<D, T> q_norm;  // (C), or empty
     RmsNorm<D, T> k_norm;
+    PostNorm<D, T> post_norm;
     kernel::AttentionShape shape;
     const Rotary<D, T>* rotary = nullptr;  ///< nullptr: this layer does not rotate
     Index layer = 0;                       ///< of the key/value cache
@@ -83,12 +86,13 @@ class Attention {
 
   explicit Attention(Parts parts) : p_(std::move(parts)) {}
 
-  bool trains() const { return trains_before_heads() || p_.o_proj.trains(); }
+  bool trains() const { return trains_before_heads() || p_.o_proj.trains() || p_.post_norm.trains(); }
   /// Whether dropout acts on the kernel's output.
   bool drops_output() const { return p_.o_proj.drops(); }
   RmsNorm<D, T>& norm() { return p_.norm; }
   RmsNorm<D, T>& q_norm() { return p_.q_norm; }
   RmsNorm<D, T>& k_norm() { return p_.k_norm; }
+  PostNorm<D, T>& post_norm() { return p_.post_norm; }
   LoraLinear<D, T>& qkv_proj() { return p_.qkv_proj; }
   LoraLinear<D, T>& o_proj() { return p_.o_proj; }
 
@@ -118,14 +122,17 @@ class Attention {
     const Arena::Scope scope(dev.arena());
     const bool further = !dx.empty() || trains_before_heads();
     const View<D, T> dout = further ? scratch<T>(dev, x.rows(), q_columns()) : View<D, T>();
-    if (rows.empty()) {
-      p_.o_proj.backward(dev, pass, saved.out, saved.o_proj, dy, dout);
-    } else {
-      const Arena::Scope chosen_scope(dev.arena());
-      const View<D, T> out = chosen(dev, saved.out, rows);
-      const View<D, T> d_chosen = further ? scratch<T>(dev, out.rows(), out.cols()) : View<D, T>();
-      p_.o_proj.backward(dev, pass, out, saved.o_proj, dy, d_chosen);
-      if (further) spread(dev, View<D, const T>(d_chosen), rows, dout);
+    {
+      const Arena::Scope behind_heads(dev.arena());
+      const View<D, const T> d_branch = p_.post_norm.backward(dev, saved.post_norm, dy);
+      if (rows.empty()) {
+        p_.o_proj.backward(dev, pass, saved.out, saved.o_proj, d_branch, dout);
+      } else {
+        const View<D, T> out = chosen(dev, saved.out, rows);
+        const View<D, T> d_chosen = further ? scratch<T>(dev, out.rows(), out.cols()) : View<D, T>();
+        p_.o_proj.backward(dev, pass, out, saved.o_proj, d_branch, d_chosen);
+        if (further) spread(dev, View<D, const T>(d_chosen), rows, dout);
+      }
     }
     if (!further) return;
 
@@ -155,6 +162,12 @@ class Attention {
     return shape.qk_norm ? pass.rows_of<T>(shape.qk_columns()) : 0;
   }
 
+  // Of o_proj, which takes `o`, and what it reads and what follows it.
+  static Footprint behind(const PassShape& pass, const SelfAttentionShape& shape, Keep keep, Footprint o) {
+    o.scratch += chosen_bytes(pass, shape);
+    return PostNorm<D, T>::footprint(pass.wanted_part(), shape.width, shape.post_norm, keep, o);
+  }
+
   // Of the chosen rows of the kernel's output.
   static Index chosen_bytes(const PassShape& pass, const SelfAttentionShape& shape) {
     return pass.wanted > 0 ? pass.wanted_part().rows_of<T>(shape.q_columns()) : 0;
@@ -170,13 +183,15 @@ class Attention {
     kernel::scatter_rows(dev, part, rows, to);
   }
 
-  // y = x + o_proj(out)
+  // y = x + post_norm(o_proj(out))
   void add_output(D& dev, const Pass<D, T>& pass, View<D, const T> x, View<D, T> y, Saved& saved, Keep keep,
                   View<D, const std::int32_t> rows) const {
-    if (rows.empty()) return p_.o_proj.forward(dev, pass, saved.out, y, saved.o_proj, keep, true);
-    const Arena::Scope scope(dev.arena());
-    kernel::gather_rows(dev, x, rows, y);
-    p_.o_proj.forward(dev, pass, chosen(dev, saved.out, rows), y, saved.o_proj, keep, true);
+    if (!rows.empty()) kernel::gather_rows(dev, x, rows, y);
+    p_.post_norm.forward(dev, y.rows(), y.cols(), y, saved.post_norm, keep, [&](View<D, T> to, bool adds) {
+      const Arena::Scope scope(dev.arena());
+      const View<D, const T> out = rows.empty() ? View<D, const T>(saved.out) : chosen(dev, saved.out, rows);
+      p_.o_proj.forward(dev, pass, out, to, saved.o_proj, keep, adds);
+    });
   }
 
   bool trains_before_heads() const {

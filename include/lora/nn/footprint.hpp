@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/kernel/activation.hpp"
 #include "lora/kernel/buffers.hpp"
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/device.hpp"
@@ -116,12 +117,13 @@ struct SelfAttentionShape {
   bool qk_norm = false;
   bool norms_train = false;  ///< any of its three
   bool norm_trains = false;  ///< the first of them
+  bool post_norm = false, post_norm_trains = false;
   LoraLinearShape qkv_proj{}, o_proj{};
 
   Index q_columns() const { return heads * head_dim; }
   Index qk_columns() const { return (heads + kv_heads) * head_dim; }
   bool trains_before_heads() const { return qkv_proj.trains() || norms_train; }
-  bool trains() const { return trains_before_heads() || o_proj.trains(); }
+  bool trains() const { return trains_before_heads() || o_proj.trains() || post_norm_trains; }
 };
 
 /// An Mlp.
@@ -129,8 +131,10 @@ struct MlpShape {
   Index width = 0;  ///< E
   bool norm_trains = false;
   LoraLinearShape gate_up_proj{}, down_proj{};
+  kernel::Gate gate = kernel::Gate::silu;
+  bool post_norm = false, post_norm_trains = false;
 
-  bool trains() const { return norm_trains || gate_up_proj.trains() || down_proj.trains(); }
+  bool trains() const { return norm_trains || gate_up_proj.trains() || down_proj.trains() || post_norm_trains; }
 };
 
 /// A Block, with its switch of gradient checkpointing.
@@ -163,6 +167,7 @@ struct HeadShape {
   Index width = 0;       ///< E
   bool decodes = false;  ///< products can't read its weight as it lies
   bool trains = false;
+  bool caps = false;
 };
 
 }  // namespace lora::nn

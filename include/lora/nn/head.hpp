@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "lora/core/assert.hpp"
 #include "lora/kernel/gemm.hpp"
 #include "lora/kernel/loss.hpp"
 #include "lora/kernel/row_product.hpp"
+#include "lora/kernel/soft_cap.hpp"
 #include "lora/nn/footprint.hpp"
 #include "lora/nn/own_tensor.hpp"
 #include "lora/nn/tiles.hpp"
@@ -28,14 +30,18 @@ struct LossRows {
 /// The vocabulary projection with its loss. Backward is part of the forward pass: a block of logits is overwritten with
 /// its exponentials, which are multiplied by the same block of W, and then dropped. Where W trains, a second pass over
 /// the blocks computes the logits again, for W's gradient needs the finished sums.
-///   logits = x Wᵀ,   loss_i = logsumexp(logits_i) − logits_{i, label_i}
-///   dlogits = scale · (softmax(logits) − onehot(labels)),   dx = dlogits W,   dW += dlogitsᵀ x
+///   logits = x Wᵀ, or with a cap cap · tanh(x Wᵀ / cap),   loss_i = logsumexp(logits_i) − logits_{i, label_i}
+///   dlogits = scale · (softmax(logits) − onehot(labels)), with a cap ∘ (1 − (logits / cap)²),   dx = dlogits W,
+///   dW += dlogitsᵀ x
 /// Shapes   x, dx (n, E), labelled rows only · W (V, E), stored as any dtype · labels (n), each in [0, V)
 template <AnyDevice D, class T>
 class Head {
  public:
-  /// `tiling`: the device's.
-  Head(OwnMatrix<D, T> weight, const Tiling& tiling) : weight_(std::move(weight)), tiling_(tiling) {}
+  /// `tiling`: the device's. `cap`: 0: none, as it must be where there is no kernel::soft_cap.
+  Head(OwnMatrix<D, T> weight, const Tiling& tiling, double cap = 0)
+      : weight_(std::move(weight)), tiling_(tiling), cap_(cap) {
+    LORA_ASSERT(cap_ == 0 || caps_logits);
+  }
 
   const OwnMatrix<D, T>& weight() const { return weight_; }
   OwnMatrix<D, T>& weight() { return weight_; }
@@ -60,11 +66,15 @@ class Head {
     expect_shape("head", "logits", out, x.rows(), vocabulary());
     const auto use = weight_.use(dev);
     if constexpr (kernel::HasRowProduct<D, T>)
-      if (decodes) return kernel::row_product<D, T>(dev, x, use.stored(), out);
+      if (decodes) {
+        kernel::row_product<D, T>(dev, x, use.stored(), out);
+        return cap(dev, out);
+      }
     for_blocks([&](Index first, Index count) {
       const Arena::Scope scope(dev.arena());
       kernel::gemm(dev, kernel::Form::nt, x, use.rows(dev, first, count), out.col_slice(first, count));
     });
+    cap(dev, out);
   }
 
   /// Scratch of `loss` for n rows.
@@ -92,6 +102,13 @@ class Head {
   }
 
   using Use = typename OwnMatrix<D, T>::Use;
+  // The gradient of rows that are taken whole knows no cap.
+  static constexpr bool caps_logits = kernel::HasSoftCap<D, T> && !kernel::HasCrossEntropy<D, T>;
+
+  void cap(D& dev, View<D, Accum<T>> logits) const {
+    if constexpr (kernel::HasSoftCap<D, T>)
+      if (cap_ > 0) kernel::soft_cap<T>(dev, logits, cap_);
+  }
 
   void chunk(D& dev, const Use& weight, View<D, const T> x, View<D, const std::int32_t> labels, double scale,
              View<D, T> dx, const LossRows<D, T>& rows) const {
@@ -131,8 +148,10 @@ class Head {
       const View<D, const T> w = weight.rows(dev, first, count);
       const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, n, count);
       kernel::gemm(dev, kernel::Form::nt, x, w, logits);
+      cap(dev, logits);
       const View<D, T> exponentials = gradient ? rounded_place(dev, logits) : View<D, T>();
-      kernel::softmax_block<T>(dev, logits, labels, first, rows.top, others, rows.target, exponentials, rounded, sums);
+      kernel::softmax_block<T>(dev, logits, labels, first, rows.top, others, rows.target, exponentials, rounded, sums,
+                               cap_);
       if (gradient) kernel::gemm(dev, kernel::Form::nn, View<D, const T>(exponentials), w, sums, 1.0, first > 0);
     });
     kernel::softmax_finish<T>(dev, rows.top, others, rows.target, rows.loss);
@@ -140,7 +159,7 @@ class Head {
     if (weight_.trains()) add_weight_gradient(dev, weight, x, labels, others, scale, rows);
     const View<D, T> w_label = scratch<T>(dev, n, x.cols());
     weight.gather(dev, labels, w_label);
-    kernel::softmax_gradient<T>(dev, rows.top, others, rows.target, rounded, w_label, scale, sums, dx);
+    kernel::softmax_gradient<T>(dev, rows.top, others, rows.target, rounded, w_label, scale, sums, dx, cap_);
   }
 
   // The second pass of a chunk, whose row sums are finished.
@@ -151,8 +170,10 @@ class Head {
       const Arena::Scope inner(dev.arena());
       const View<D, Accum<T>> logits = scratch<Accum<T>>(dev, x.rows(), count);
       kernel::gemm(dev, kernel::Form::nt, x, weight.rows(dev, first, count), logits);
+      cap(dev, logits);
       const View<D, T> d_logits = rounded_place(dev, logits);
-      kernel::softmax_logit_gradient<T>(dev, logits, labels, first, rows.top, others, rows.target, scale, d_logits);
+      kernel::softmax_logit_gradient<T>(dev, logits, labels, first, rows.top, others, rows.target, scale, d_logits,
+                                        cap_);
       kernel::gemm(dev, kernel::Form::tn, View<D, const T>(d_logits), x, grad.row_slice(first, count), 1.0, true);
     });
   }
@@ -168,6 +189,7 @@ class Head {
 
   OwnMatrix<D, T> weight_;  // (V, E)
   Tiling tiling_;
+  double cap_;
 };
 
 }  // namespace lora::nn

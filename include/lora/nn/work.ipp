@@ -65,9 +65,22 @@ inline Work attention_work(const WorkPass& pass, const SelfAttentionShape& shape
   return work;
 }
 
+// Of a norm behind projections, whose output is added.
+inline Work post_norm_work(const WorkPass& pass, Index width, bool exists) {
+  Work work;
+  if (exists) work.moved = 5 * pass.bytes(width);
+  return work;
+}
+inline Work post_norm_backward_work(const WorkPass& pass, Index width, bool exists, bool trains) {
+  Work work;
+  if (exists) work.moved = (trains ? 5 : 3) * pass.bytes(width);
+  return work;
+}
+
 inline Work forward_work(const WorkPass& pass, const SelfAttentionShape& shape) {
   return project_work(pass, shape) + attention_work(pass, shape, 2) +
-         nn::forward_work(pass.wanted_part(), shape.o_proj);
+         nn::forward_work(pass.wanted_part(), shape.o_proj) +
+         post_norm_work(pass.wanted_part(), shape.width, shape.post_norm);
 }
 
 // Of a norm before projections, whose output's gradient becomes its output again.
@@ -77,7 +90,8 @@ inline double residual_norm_bytes(const WorkPass& pass, Index width, bool with_d
 
 inline Work backward_work(const WorkPass& pass, const SelfAttentionShape& shape, bool with_dx) {
   const bool further = with_dx || shape.trains_before_heads();
-  Work work = nn::backward_work(pass.wanted_part(), shape.o_proj, further);
+  Work work = nn::backward_work(pass.wanted_part(), shape.o_proj, further) +
+              post_norm_backward_work(pass.wanted_part(), shape.width, shape.post_norm, shape.post_norm_trains);
   if (!further) return work;
   work += attention_work(pass, shape, 5);
   // With norms they and the rotation are computed again, and then their gradients.
@@ -96,14 +110,16 @@ inline Work project_work(const WorkPass& pass, const MlpShape& shape) {
 }
 
 inline Work forward_work(const WorkPass& pass, const MlpShape& shape) {
-  Work work = project_work(pass, shape) + nn::forward_work(pass, shape.down_proj);
+  Work work = project_work(pass, shape) + nn::forward_work(pass, shape.down_proj) +
+              post_norm_work(pass, shape.width, shape.post_norm);
   work.moved += 3 * pass.bytes(shape.down_proj.in);
   return work;
 }
 
 inline Work backward_work(const WorkPass& pass, const MlpShape& shape, bool with_dx) {
   const bool further = with_dx || shape.gate_up_proj.trains() || shape.norm_trains;
-  Work work = nn::backward_work(pass, shape.down_proj, further);
+  Work work = nn::backward_work(pass, shape.down_proj, further) +
+              post_norm_backward_work(pass, shape.width, shape.post_norm, shape.post_norm_trains);
   work.moved += (further ? 6 : 3) * pass.bytes(shape.down_proj.in);
   if (!further) return work;
   work += nn::backward_work(pass, shape.gate_up_proj, with_dx || shape.norm_trains);
@@ -115,9 +131,15 @@ inline Work backward_work(const WorkPass& pass, const MlpShape& shape, bool with
 inline Work recompute_work(const WorkPass& pass, const BlockShape& shape) {
   const WorkPass wanted = pass.wanted_part();
   Work work = project_work(pass, shape.attention) + nn::forward_work(wanted, shape.attention.o_proj) +
+              post_norm_work(wanted, shape.attention.width, shape.attention.post_norm) +
               project_work(wanted, shape.mlp);
   work.moved -= wanted.bytes(shape.mlp.width);  // no copy for the second residual sum
   const LoraLinearShape& down = shape.mlp.down_proj;
+  if (shape.mlp.post_norm) {  // its input is down_proj's output; nothing is added to
+    work += nn::forward_work(wanted, down);
+    work.moved += 3 * wanted.bytes(down.in) + 2 * wanted.bytes(shape.mlp.width);
+    return work;
+  }
   if (down.rank() > 0 && !folds(wanted, down)) {
     work += reduce_work(wanted, down);
     work.moved += 3 * wanted.bytes(down.in);
@@ -201,7 +223,7 @@ LORA_INLINE Work training_work(const WorkPass& pass, const HeadShape& shape) {
   const bool again = shape.trains && !pass.whole_rows;  // logits, for the gradient of the weight
   Work work;
   work.products = 2 * logits * width * (shape.trains ? again ? 4 : 3 : 2);
-  work.moved = logits * (pass.sum + pass.element) * (again ? 2 : 1);
+  work.moved = logits * (pass.sum + pass.element + (shape.caps ? 2 * pass.sum : 0)) * (again ? 2 : 1);
   // Rows are gathered, normed, scattered, their labels' weights gathered, and the gradient formed from sums.
   work.moved += n * width * (11 * pass.element + pass.sum) + pass.bytes(shape.width);
   if (shape.decodes) work.decoded = detail::number(shape.vocabulary) * width * passes * (again ? 2 : 1);

@@ -98,6 +98,12 @@ LORA_INLINE io::Json model_settings(const model::Source& source) {
   note({Scaling::yarn}, "mscale", rope.mscale);
   note({Scaling::yarn}, "mscale_all_dim", rope.mscale_all_dim);
   note({Scaling::yarn}, "truncate", rope.truncate);
+  if (model::detail::is_gemma(shape.model_type)) {
+    json["query_pre_attn_scalar"] = shape.query_scalar;
+    json["attn_logit_softcapping"] = shape.attention_cap;
+    json["final_logit_softcapping"] = shape.logit_cap;
+    if (shape.window_rope) json["rope_local_base_freq"] = shape.window_rope->theta;
+  }
   json[sliding_window_name] = model::narrowest_window(shape) > 0 ? io::Json(shape.windows) : io::Json();
   if (!source.is_initial()) return json;
   json["initializer_range"] = shape.initializer_range;

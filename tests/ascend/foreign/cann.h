@@ -208,6 +208,10 @@ const char* HcclGetErrorString(HcclResult code);
     double weightDecay, double eps, bool amsgrad, bool maximize)                                                       \
   X(Gather, const aclTensor* self, int64_t dim, const aclTensor* index, aclTensor* out)                                \
   X(GatherV2, const aclTensor* self, int64_t dim, const aclTensor* index, aclTensor* out)                              \
+  X(GeGluV3, const aclTensor* self, int64_t dim, int64_t approximate, bool activateLeft, aclTensor* out,               \
+    aclTensor* outGelu)                                                                                                \
+  X(GeGluV3Backward, const aclTensor* gradOutput, const aclTensor* self, const aclTensor* gelu, int64_t dim,           \
+    int64_t approximate, bool activateLeft, aclTensor* gradInput)                                                      \
   X(Gemm, const aclTensor* A, const aclTensor* B, const aclTensor* C, float alpha, float beta, int64_t transA,         \
     int64_t transB, aclTensor* out, int8_t cubeMathType)                                                               \
   X(GtScalar, const aclTensor* self, const aclScalar* other, aclTensor* out)                                           \

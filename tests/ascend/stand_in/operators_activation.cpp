@@ -1,4 +1,4 @@
-/// SiLU, SwiGLU and the softmaxes.
+/// SiLU, SwiGLU, GEGLU and the softmaxes.
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +13,29 @@ double silu(double x) { return x * sigmoid(x); }
 double silu_slope(double x) {
   const double s = sigmoid(x);
   return s * (1 + x * (1 - s));
+}
+
+/// By erf, or its tanh form, and its derivative.
+struct Gelu {
+  bool tanh_form;
+
+  static constexpr double outer = 0.79788456080286535588;  // sqrt(2 / pi)
+  static constexpr double inner = 0.044715;
+
+  double operator()(double x) const {
+    return tanh_form ? x / 2 * (1 + std::tanh(outer * (x + inner * x * x * x)))
+                     : x / 2 * (1 + std::erf(x * 0.70710678118654752440));
+  }
+  double slope(double x) const {
+    if (!tanh_form) return (1 + std::erf(x * 0.70710678118654752440)) / 2 + x * std::exp(-x * x / 2) * outer / 2;
+    const double t = std::tanh(outer * (x + inner * x * x * x));
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * outer * (1 + 3 * inner * x * x);
+  }
+};
+
+Gelu gelu_of(std::int64_t approximate) {
+  demand(approximate == 0 || approximate == 1, "approximate is 0 (none) or 1 (tanh)");
+  return {approximate == 1};
 }
 
 Dims halved(const Tensor& x, std::int64_t dim) {
@@ -172,6 +195,68 @@ int aclnnSwiGluGradGetWorkspaceSize(const aclTensor* yGrad, const aclTensor* x, 
   });
 }
 STAND_IN_PHASE_TWO(SwiGluGrad)
+
+int aclnnGeGluV3GetWorkspaceSize(const aclTensor* self, int64_t dim, int64_t approximate, bool activateLeft,
+                                 aclTensor* out, aclTensor* outGelu, uint64_t* workspaceSize,
+                                 aclOpExecutor** executor) {
+  return prepare("GeGluV3", workspaceSize, executor, [&](Operator& op) {
+    const Tensor in = op.input(self, "self", kFloats), to = op.packed_output(out, "out", kFloats);
+    const Tensor kept = op.packed_output(outGelu, "outGelu", kFloats);
+    same_type(in, to);
+    same_type(in, kept);
+    need_contiguous(in);
+    need_shape(to, halved(in, dim));
+    same_shape(to, kept);
+    const Gelu gelu = gelu_of(approximate);
+    const std::int64_t half = to.size(dim);
+    const Tensor gate = in.narrowed(dim, activateLeft ? 0 : half, half),
+                 other = in.narrowed(dim, activateLeft ? half : 0, half);
+    op.apart();
+    op.kernel([=](const Launch& launch) {
+      std::vector<double> a = launch(gate).read();
+      const std::vector<double> b = launch(other).read();
+      for (double& value : a) value = gelu(value);
+      launch(kept).write(a);
+      for (std::size_t i = 0; i < a.size(); ++i) a[i] *= b[i];
+      launch(to).write(a);
+    });
+  });
+}
+STAND_IN_PHASE_TWO(GeGluV3)
+
+int aclnnGeGluV3BackwardGetWorkspaceSize(const aclTensor* gradOutput, const aclTensor* self, const aclTensor* gelu,
+                                         int64_t dim, int64_t approximate, bool activateLeft, aclTensor* gradInput,
+                                         uint64_t* workspaceSize, aclOpExecutor** executor) {
+  return prepare("GeGluV3Backward", workspaceSize, executor, [&](Operator& op) {
+    const Tensor grad = op.input(gradOutput, "gradOutput", kFloats), in = op.input(self, "self", kFloats);
+    const Tensor kept = op.input(gelu, "gelu", kFloats), to = op.packed_output(gradInput, "gradInput", kFloats);
+    same_type(in, grad);
+    same_type(in, kept);
+    same_type(in, to);
+    same_shape(in, to);
+    need_contiguous(grad);
+    need_contiguous(in);
+    need_contiguous(kept);
+    need_shape(grad, halved(in, dim));
+    same_shape(grad, kept);
+    const Gelu function = gelu_of(approximate);
+    const std::int64_t half = grad.size(dim), first = activateLeft ? 0 : half, second = half - first;
+    const Tensor gate = in.narrowed(dim, first, half), other = in.narrowed(dim, second, half);
+    const Tensor gate_grad = to.narrowed(dim, first, half), other_grad = to.narrowed(dim, second, half);
+    op.kernel([=](const Launch& launch) {
+      const std::vector<double> g = launch(grad).read(), of_gate = launch(kept).read();
+      std::vector<double> a = launch(gate).read(), b = launch(other).read();
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double da = g[i] * b[i] * function.slope(a[i]);
+        b[i] = g[i] * of_gate[i];
+        a[i] = da;
+      }
+      launch(gate_grad).write(a);
+      launch(other_grad).write(b);
+    });
+  });
+}
+STAND_IN_PHASE_TWO(GeGluV3Backward)
 
 int aclnnSoftmaxGetWorkspaceSize(const aclTensor* self, int64_t dim, aclTensor* out, uint64_t* workspaceSize,
                                  aclOpExecutor** executor) {

@@ -1,0 +1,41 @@
+#pragma once
+
+#include "lora/cpu/device.hpp"
+#include "lora/cpu/tanh.hpp"
+#include "lora/kernel/soft_cap.hpp"
+
+namespace lora::cpu {
+
+/// cap · tanh(x / cap)
+template <class A>
+[[gnu::always_inline]] inline A capped(A x, A cap, A inverse) {
+  return cap * cpu::tanh(x * inverse);
+}
+
+/// Its derivative, by its value: 1 − (value / cap)².
+template <class A>
+[[gnu::always_inline]] inline A cap_slope(A value, A inverse) {
+  const A share = value * inverse;
+  return A(1) - share * share;
+}
+
+}  // namespace lora::cpu
+
+namespace lora::kernel {
+
+template <>
+struct SoftCap<cpu::Device> {
+  template <class A>
+  static void run(cpu::Device& dev, View<cpu::Device, A> x, double cap) {
+    const A limit = static_cast<A>(cap), inverse = static_cast<A>(1 / cap);
+    dev.parallel_for(x.rows(), 2048 / (x.cols() + 1) + 1, [=](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        A* const row = x.row(i);
+        LORA_SIMD
+        for (Index j = 0; j < x.cols(); ++j) row[j] = cpu::capped(row[j], limit, inverse);
+      }
+    });
+  }
+};
+
+}  // namespace lora::kernel
