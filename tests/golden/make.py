@@ -97,13 +97,21 @@ FAMILIES = {
         config=dict(tie_word_embeddings=False, head_dim=12, sliding_window=6, rms_norm_eps=1e-5,
                     rope_parameters=dict(rope_type="default", rope_theta=1e4)),
         adapter=dict(r=4, lora_alpha=8, target_modules=ALL)),
+    "phi3": dict(
+        max_grad_norm=1.6, full_max_grad_norm=3.0,
+        config=dict(vocab_size=64, hidden_size=18, intermediate_size=16, num_hidden_layers=2, num_attention_heads=3,
+                    num_key_value_heads=1, tie_word_embeddings=False, sliding_window=9, max_position_embeddings=4096,
+                    original_max_position_embeddings=1024,
+                    rope_parameters=dict(rope_type="longrope", rope_theta=1e4, short_factor=[1.0, 1.25, 1.5],
+                                         long_factor=[1.0, 4.0, 8.0])),
+        adapter=dict(r=3, lora_alpha=6, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"])),
 }
 
 TRAINING = dict(steps=10, accumulation=2, micro_batch=2, learning_rate=0.01, warmup_steps=3, schedule="linear", weight_decay=0.1, beta1=0.9, beta2=0.999, epsilon=1e-8)
 
 
 def write_model(folder, family, rule):
-    config = transformers.AutoConfig.for_model(family, **SIZES, **rule["config"])
+    config = transformers.AutoConfig.for_model(family, **dict(SIZES, **rule["config"]))
     model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -199,12 +207,12 @@ def load(folder, adapter=None, modules_to_save=None):
     return model, frequencies
 
 
-def sequences(count, generator):
+def sequences(count, generator, vocabulary):
     """Ragged sequences with a prompt that isn't labelled; some have one label, or none."""
     result = []
     for i in range(count):
         length = [2, 23, 9, 14, 5, 17, 11, 7][i % 8] + int(torch.randint(0, 4, (1,), generator=generator)) * (i >= 8)
-        ids = torch.randint(1, SIZES["vocab_size"], (length,), generator=generator).tolist()
+        ids = torch.randint(1, vocabulary, (length,), generator=generator).tolist()
         prompt = [1, 6, 0, length, 4, length - 1, 3, 2][i % 8]  # 0: all labelled; length: none
         result.append(dict(input_ids=ids, labels=[-100] * prompt + ids[prompt:]))
     return result
@@ -295,8 +303,9 @@ def make(folder, family, rule, seed):
     write_adapter(folder, rule)
     model, frequencies = load(folder, os.path.join(folder, "adapter"))
     generator = torch.Generator().manual_seed(seed)
-    evaluation = sequences(5, generator)
-    data = sequences(TRAINING["steps"] * TRAINING["accumulation"] * TRAINING["micro_batch"], generator)
+    vocabulary = model.config.vocab_size
+    evaluation = sequences(5, generator, vocabulary)
+    data = sequences(TRAINING["steps"] * TRAINING["accumulation"] * TRAINING["micro_batch"], generator, vocabulary)
 
     tensors, loss, logits = {}, 0.0, []
     for sequence in evaluation:
@@ -332,7 +341,7 @@ def make(folder, family, rule, seed):
 def make_long(folder, seed):
     model, _ = load(folder, os.path.join(folder, "adapter"))
     generator = torch.Generator().manual_seed(1000 + seed)
-    ids = torch.randint(1, SIZES["vocab_size"], (700,), generator=generator).tolist()
+    ids = torch.randint(1, model.config.vocab_size, (700,), generator=generator).tolist()
     sequence = dict(input_ids=ids, labels=[-100] * 100 + ids[100:])
     loss, logits = loss_sum(model, sequence)
     loss = loss / labelled([sequence])
@@ -382,9 +391,9 @@ def make_additional(folder):
         steps=steps))
 
 
-def sequences_in_common(count, generator):
+def sequences_in_common(count, generator, vocabulary):
     """Records that begin alike: 16 tokens that all have, then 16 of one of two documents; the answer is labelled."""
-    draw = lambda length: torch.randint(1, SIZES["vocab_size"], (length,), generator=generator).tolist()
+    draw = lambda length: torch.randint(1, vocabulary, (length,), generator=generator).tolist()
     system, documents = draw(16), [draw(16), draw(16)]
     result = []
     for i in range(count):
@@ -400,8 +409,9 @@ def make_shared(folder, seed):
     model, _ = load(folder, os.path.join(folder, "adapter"))
     generator = torch.Generator().manual_seed(2000 + seed)
     t = dict(reference["training"], micro_batch=3)
-    data = sequences_in_common(t["steps"] * t["accumulation"] * t["micro_batch"], generator)
-    evaluation = sequences_in_common(4, generator)
+    vocabulary = model.config.vocab_size
+    data = sequences_in_common(t["steps"] * t["accumulation"] * t["micro_batch"], generator, vocabulary)
+    evaluation = sequences_in_common(4, generator, vocabulary)
     steps = train(model, data, t)
     save_file({"final." + n: v for n, v in adapter_tensors(model, lambda p: p).items()},
               os.path.join(folder, "shared.safetensors"))

@@ -397,6 +397,7 @@ void each_family(const Check& check) {
   SUBCASE("llama: llama3 scaling, biases everywhere, old spelling, three targets") { check("llama"); }
   SUBCASE("smollm3: linear scaling, a layer without rotary, tied, rank and alpha patterns") { check("smollm3"); }
   SUBCASE("mistral: a window shorter than most sequences, narrow heads, all targets") { check("mistral"); }
+  SUBCASE("phi3: fused projections, longrope, a window, all targets") { check("phi3"); }
 }
 
 /// Of f64, which gradient checks alone compute in, one family may have to do.

@@ -47,13 +47,13 @@ std::vector<Case> cases() {
     change(one);
   };
   const auto everything = [](const model::TensorInfo&) { return true; };
-  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "smollm3"})
+  for (const char* family : {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"})
     for (const bool tied : {false, true}) {
       const auto shape = [=](Case& c) {
         c.model.family = family;
         c.model.tied = tied;
         if (c.model.family == "llama") c.model.more = {{"attention_bias", true}, {"mlp_bias", true}};
-        if (c.model.family == "mistral") c.model.more = {{"sliding_window", 9}};
+        if (c.model.family == "mistral" || c.model.family == "phi3") c.model.more = {{"sliding_window", 9}};
       };
       add(concat(family, tied ? ", tied" : "", ": an adapter"), shape);
       add(concat(family, tied ? ", tied" : "", ": all of it"), [=](Case& c) {

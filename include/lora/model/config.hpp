@@ -16,7 +16,7 @@ namespace lora::model {
 
 /// A decoder's architecture, from a Hugging Face config.json or GGUF metadata.
 struct Config {
-  std::string model_type;         ///< llama, mistral, qwen2, qwen3 or smollm3
+  std::string model_type;         ///< llama, mistral, phi3, qwen2, qwen3 or smollm3
   Index hidden_size = 0;          // E
   Index intermediate_size = 0;    // F
   Index num_hidden_layers = 0;    // L
@@ -29,6 +29,7 @@ struct Config {
   nn::RopeConfig rope;
   std::vector<bool> rotates;   ///< per layer: false is a layer without rotary embedding
   std::vector<Index> windows;  ///< per layer: keys that a query sees at most, its own with them; 0: all before it
+  bool fused = false;          ///< q, k and v are one projection, gate and up another
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
@@ -75,9 +76,9 @@ double theta_of(const io::JsonView& json, double otherwise);
 /// Which layers use rotary embedding: all except by no_rope_layers (1 = uses RoPE) or smollm3's default.
 std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3);
 
-/// The window of each layer, as transformers has it: of mistral sliding_window counts for all layers, of qwen2 and
-/// qwen3 where use_sliding_window is true, for those of layer_types or from max_window_layers on. Throws   FormatError
-/// for one that others would use, or types of layers that go with no window
+/// The window of each layer, as transformers has it: of mistral and phi3 sliding_window counts for all layers, of qwen2
+/// and qwen3 where use_sliding_window is true, for those of layer_types or from max_window_layers on. Throws
+/// FormatError for one that others would use, or types of layers that go with no window
 std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type);
 
 /// The ids of a field with one id or an array; none if it is absent.

@@ -15,6 +15,8 @@ LORA_INLINE Index narrowest_window(const Config& config) {
 }
 
 LORA_INLINE Index longest_sequence(const Config& config) {
+  if (config.rope.scaling == nn::RopeConfig::Scaling::longrope)
+    return std::min(config.max_position_embeddings, nn::longest_rotation(config.rope));
   const bool scaled = config.rope.scaling != nn::RopeConfig::Scaling::none;
   const double stretched = scaled ? config.rope.factor * config.rope.original_max_position_embeddings : 0;
   return std::max(config.max_position_embeddings, static_cast<Index>(std::clamp(stretched, 0.0, 0x1p53)));
@@ -24,7 +26,7 @@ LORA_INLINE Index longest_sequence(const Config& config) {
 
 namespace lora::model::detail {
 
-constexpr std::string_view supported_models = "llama, mistral, qwen2, qwen3, smollm3";
+constexpr std::string_view supported_models = "llama, mistral, phi3, qwen2, qwen3, smollm3";
 
 /// Rejects a field unless it is absent or has the value that means "off", if there is one.
 LORA_INLINE void require_off(const io::JsonView& json, std::string_view field,
@@ -44,11 +46,17 @@ LORA_INLINE void check_rope(const nn::RopeConfig& rope, Index head_dim, const st
     fail<FormatError>(where, ": \"rope_theta\" is ", rope.theta, "; expected more than 1");
   if (!(rope.factor > 0 && std::isfinite(rope.factor)))
     fail<FormatError>(where, ": the rope scaling \"factor\" is ", rope.factor);
+  const bool longrope = rope.scaling == nn::RopeConfig::Scaling::longrope;
   const bool stretches =
-      rope.scaling == nn::RopeConfig::Scaling::llama3 || rope.scaling == nn::RopeConfig::Scaling::yarn;
+      rope.scaling == nn::RopeConfig::Scaling::llama3 || rope.scaling == nn::RopeConfig::Scaling::yarn || longrope;
   if (stretches && !(rope.original_max_position_embeddings >= 1 && rope.original_max_position_embeddings < 0x1p53))
     fail<FormatError>(where, ": the original context length of the rope scaling is ",
                       rope.original_max_position_embeddings, "; expected at least 1");
+  for (const auto& [name, factors] :
+       {std::pair("short_factor", &rope.short_factors), std::pair("long_factor", &rope.long_factors)})
+    if (longrope && std::ssize(*factors) != head_dim / 2)
+      fail<FormatError>(where, ": the rope scaling \"", name, "\" has ", factors->size(), " numbers; expected ",
+                        head_dim / 2, ", one for each pair of a head's columns");
   const auto frequencies = nn::inverse_frequencies(rope, head_dim);
   if (!std::isfinite(nn::rotary_magnitude(rope)) ||
       !std::all_of(frequencies.begin(), frequencies.end(), [](float f) { return std::isfinite(f); }))
@@ -119,7 +127,24 @@ LORA_INLINE double theta_of(const io::JsonView& json, double otherwise) {
 
 namespace lora::model::detail {
 
-LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, double default_theta, Index max_positions) {
+/// longrope, which phi3 also calls su and yarn: factors for sequences up to the original length, and for longer ones.
+/// As transformers has it, that length is the model's, not the scaling's.
+LORA_INLINE void read_longrope(const io::JsonView& json, const io::JsonView& scaling, Index max_positions,
+                               nn::RopeConfig& rope) {
+  rope.scaling = nn::RopeConfig::Scaling::longrope;
+  rope.short_factors = scaling.at<std::vector<float>>("short_factor");
+  rope.long_factors = scaling.at<std::vector<float>>("long_factor");
+  const double original = json.get<double>("original_max_position_embeddings").value_or(4096);
+  const double inside = scaling.get<double>("original_max_position_embeddings").value_or(original);
+  if (inside != original)
+    scaling.fail("\"original_max_position_embeddings\" is ", inside, "; expected ", original,
+                 ", as beside it, where 4096 is the default");
+  rope.original_max_position_embeddings = original;
+  rope.factor = scaling.get<double>("factor").value_or(static_cast<double>(max_positions) / original);
+  rope.attention_factor = scaling.get<double>("attention_factor").value_or(0);
+}
+
+LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, double default_theta, Index max_positions, bool phi3) {
   nn::RopeConfig rope;
   rope.theta = theta_of(json, default_theta);
   const auto scaling = rope_settings(json);
@@ -131,6 +156,12 @@ LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, double default_thet
   if (!kind) kind = scaling->get<std::string>("type");
   require_off(*scaling, "partial_rotary_factor", 1);
   if (!kind || *kind == "default") return rope;
+  if (phi3) {
+    if (*kind != "longrope" && *kind != "su" && *kind != "yarn")
+      json.fail("\"rope_type\" is \"", *kind, "\", which is not supported; expected default or longrope");
+    read_longrope(json, *scaling, max_positions, rope);
+    return rope;
+  }
   const bool linear = *kind == "linear", llama3 = *kind == "llama3", yarn = *kind == "yarn";
   if (!linear && !llama3 && !yarn)
     json.fail("\"rope_type\" is \"", *kind, "\", which is not supported; expected default, linear, llama3 or yarn");
@@ -194,15 +225,16 @@ namespace lora::model {
 
 LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type) {
   std::vector<Index> windows(static_cast<std::size_t>(layers), 0);
-  const bool all_layers = model_type == "mistral";
+  const bool all_layers = model_type == "mistral" || model_type == "phi3";
   if (!all_layers && model_type != "qwen2" && model_type != "qwen3") {
     detail::refuse_sliding_window(json, layers);
     return windows;
   }
   Index window = 0;
   if (all_layers || json.get<bool>("use_sliding_window").value_or(false)) {
-    // If left out, it has a default; only null means none.
-    window = json.json().contains("sliding_window") ? json.get<Index>("sliding_window").value_or(0) : 4096;
+    // If left out, it has a default, phi3's none; only null means none.
+    const Index usual = model_type == "phi3" ? 0 : 4096;
+    window = json.json().contains("sliding_window") ? json.get<Index>("sliding_window").value_or(0) : usual;
     if (json.has("sliding_window")) detail::check_extent("sliding_window", window, json.place(), Index{1} << 30);
   }
   const auto sliding = detail::sliding_layers(json, layers);
@@ -247,8 +279,8 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   config.model_type = json.at<std::string>("model_type");
   const bool qwen2 = config.model_type == "qwen2", qwen3 = config.model_type == "qwen3";
   const bool llama = config.model_type == "llama", smollm3 = config.model_type == "smollm3";
-  const bool mistral = config.model_type == "mistral";
-  if (!qwen2 && !qwen3 && !llama && !smollm3 && !mistral)
+  const bool mistral = config.model_type == "mistral", phi3 = config.model_type == "phi3";
+  if (!qwen2 && !qwen3 && !llama && !smollm3 && !mistral && !phi3)
     json.fail("\"model_type\" is \"", config.model_type, "\", which is not supported; expected one of ",
               detail::supported_models);
   const auto count = [&](std::string_view key) { return json.at<Index>(key); };
@@ -260,34 +292,40 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   detail::check_extent("num_hidden_layers", config.num_hidden_layers, where, 10'000);
   detail::check_extent("num_attention_heads", config.num_attention_heads, where, 1 << 16);
   // If left out, transformers has a default; null means as many as heads.
-  const Index kv_heads = content.contains("num_key_value_heads") || llama ? config.num_attention_heads
-                         : smollm3                                        ? 4
-                         : mistral                                        ? 8
-                                                                          : 32;
+  const Index kv_heads = content.contains("num_key_value_heads") || llama || phi3 ? config.num_attention_heads
+                         : smollm3                                                ? 4
+                         : mistral                                                ? 8
+                                                                                  : 32;
   config.num_key_value_heads = json.get<Index>("num_key_value_heads").value_or(kv_heads);
   config.head_dim = json.get<Index>("head_dim").value_or(qwen3 ? 128 : config.hidden_size / config.num_attention_heads);
   config.max_position_embeddings = json.get<Index>("max_position_embeddings").value_or(0);
-  config.rms_norm_eps = json.get<double>("rms_norm_eps").value_or(1e-6);
+  config.rms_norm_eps = json.get<double>("rms_norm_eps").value_or(phi3 ? 1e-5 : 1e-6);
   config.tie_word_embeddings = json.get<bool>("tie_word_embeddings").value_or(smollm3);
-  const bool attention_bias = !mistral && json.get<bool>("attention_bias").value_or(false);
+  config.fused = phi3;
+  const bool attention_bias = !mistral && !phi3 && json.get<bool>("attention_bias").value_or(false);
   config.qkv_bias = qwen2 || attention_bias;
   config.o_bias = !qwen2 && attention_bias;
   config.mlp_bias = (llama || smollm3) && json.get<bool>("mlp_bias").value_or(false);
   config.qk_norm = qwen3;
-  config.rope = detail::rope_of(json, smollm3 ? 2e6 : 1e4, config.max_position_embeddings);
+  config.rope = detail::rope_of(json, smollm3 ? 2e6 : 1e4, config.max_position_embeddings, phi3);
   auto dtype = json.get<std::string>("dtype");
   if (!dtype) dtype = json.get<std::string>("torch_dtype");
   config.dtype = dtype.value_or("");
   config.eos_token_ids = ids_of(json, "eos_token_id");
   config.bos_token_id = json.get<std::int32_t>("bos_token_id");
   config.pad_token_id = json.get<std::int32_t>("pad_token_id");
-  if (smollm3 && !content.contains("pad_token_id")) config.pad_token_id = 128004;  // as in transformers
+  if ((smollm3 || phi3) && !content.contains("pad_token_id"))
+    config.pad_token_id = smollm3 ? 128004 : 32000;  // as in transformers
   const double range = json.get<double>("initializer_range").value_or(0);
   if (range != 0) config.initializer_range = range;  // 0 as if left out, likewise
 
   if (const auto activation = json.find("hidden_act"); activation && !io::json_is(activation->json(), "silu"))
     json.fail("\"hidden_act\" is ", io::shown(activation->json()), ", which is not supported; expected \"silu\"");
   detail::require_off(json, "attention_dropout", 0);
+  if (phi3) {
+    detail::require_off(json, "resid_pdrop", 0);
+    detail::require_off(json, "embd_pdrop", 0);
+  }
   detail::require_off(json, "num_experts", 0);
   detail::require_off(json, "num_local_experts", 0);
   detail::require_off(json, "partial_rotary_factor", 1);

@@ -21,7 +21,7 @@ std::vector<bool> rotates_in_gguf(std::string_view architecture, Index layers);
 /// same.
 std::string_view gguf_architecture(const Config& config);
 
-/// A model's config from a GGUF file's metadata and tensors (architectures llama, qwen2, qwen3, smollm3).
+/// A model's config from a GGUF file's metadata and tensors (architectures llama, phi3, qwen2, qwen3, smollm3).
 Config read_config(const io::Gguf& file);
 
 }  // namespace lora::model

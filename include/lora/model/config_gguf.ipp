@@ -68,6 +68,43 @@ LORA_INLINE void read_rope_scaling(const io::Gguf& file, const std::string& arch
     rope.attention_factor = factor_of_both * nn::rotary_magnitude(rope);
 }
 
+/// The factors of a tensor that divide a head's frequencies.
+/// Throws   FormatError for other types and extents, and numbers that are not positive
+LORA_INLINE std::vector<float> rope_factors(const io::Gguf& file, const io::StoredTensor& tensor, Index pairs) {
+  if (tensor.dtype != DType::f32 || tensor.shape != Shape{pairs})
+    fail<FormatError>(file.name(), ": ", tensor.name, " is ", name_of(tensor.dtype), " ", to_string(tensor.shape),
+                      "; expected F32 ", to_string(Shape{pairs}));
+  std::vector<float> factors(static_cast<std::size_t>(pairs));
+  std::memcpy(factors.data(), tensor.bytes.data(), tensor.bytes.size());
+  for (const float factor : factors)
+    if (!(factor > 0 && std::isfinite(factor)))
+      fail<FormatError>(file.name(), ": ", tensor.name, " holds ", factor, "; expected positive numbers");
+  return factors;
+}
+
+/// phi3's longrope, whose factors are tensors.
+LORA_INLINE void read_longrope(const io::Gguf& file, const std::string& arch, Config& config) {
+  const auto* const shorter = file.find("rope_factors_short.weight");
+  const auto* const longer = file.find("rope_factors_long.weight");
+  nn::RopeConfig& rope = config.rope;
+  if (rope.scaling != nn::RopeConfig::Scaling::none)
+    fail<FormatError>(file.name(), ": \"", arch,
+                      ".rope.scaling\" has a factor, which no phi3 has; expected the tensors ",
+                      "rope_factors_short.weight and rope_factors_long.weight, or none");
+  if (shorter == nullptr && longer == nullptr) return;
+  if (shorter == nullptr || longer == nullptr)
+    fail<FormatError>(file.name(), ": the tensor rope_factors_", shorter == nullptr ? "short" : "long",
+                      ".weight is missing beside the other one");
+  rope.scaling = nn::RopeConfig::Scaling::longrope;
+  rope.short_factors = rope_factors(file, *shorter, config.head_dim / 2);
+  rope.long_factors = rope_factors(file, *longer, config.head_dim / 2);
+  rope.original_max_position_embeddings = file.at<double>(arch + ".rope.scaling.original_context_length");
+  rope.factor = static_cast<double>(config.max_position_embeddings) / rope.original_max_position_embeddings;
+  // A float32 of what follows from the lengths, or another number.
+  const double given = file.get<double>(arch + ".rope.scaling.attn_factor").value_or(1);
+  if (std::abs(given - nn::rotary_magnitude(rope)) > 1e-6 * given) rope.attention_factor = given;
+}
+
 }  // namespace lora::model::detail
 
 namespace lora::model {
@@ -91,9 +128,10 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
                       "without adapter_only writes one, and here adapter_name_or_path takes the adapter's folder");
   config.model_type = file.at<std::string>("general.architecture");
   const std::string arch = config.model_type;
-  if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "smollm3")
+  const bool phi3 = arch == "phi3";
+  if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "smollm3" && !phi3)
     fail<FormatError>(where, ": \"general.architecture\" is \"", arch,
-                      "\", which is not supported; expected llama, qwen2, qwen3 or smollm3");
+                      "\", which is not supported; expected llama, phi3, qwen2, qwen3 or smollm3");
   const auto key = [&](std::string_view name) { return concat(arch, ".", name); };
   config.hidden_size = file.at<Index>(key("embedding_length"));
   config.intermediate_size = file.at<Index>(key("feed_forward_length"));
@@ -115,8 +153,8 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   };
   if (const auto experts = file.get<Index>(key("expert_count")).value_or(0); experts != 0)
     refuse(key("expert_count"), experts);
-  if (const auto window = file.get<Index>(key("attention.sliding_window")).value_or(0); window != 0)
-    refuse(key("attention.sliding_window"), window);
+  const Index window = file.get<Index>(key("attention.sliding_window")).value_or(0);
+  if (window != 0 && (!phi3 || window < 0)) refuse(key("attention.sliding_window"), window);
   if (const auto values = file.get<Index>(key("attention.value_length")).value_or(config.head_dim);
       values != config.head_dim)
     refuse(key("attention.value_length"), values);
@@ -130,27 +168,22 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   if (embedding == nullptr) fail<FormatError>(where, ": the tensor token_embd.weight is missing");
   config.vocab_size = embedding->shape[0];
   config.tie_word_embeddings = file.find("output.weight") == nullptr;
+  config.fused = phi3;
   config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
   config.o_bias = file.find("blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = file.find("blk.0.ffn_gate.bias") != nullptr;
   config.qk_norm = arch == "qwen3";
   config.rotates = rotates_in_gguf(arch, config.num_hidden_layers);
-  config.windows.assign(static_cast<std::size_t>(config.num_hidden_layers), 0);
+  config.windows.assign(static_cast<std::size_t>(config.num_hidden_layers), window);
   for (const auto* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
     if (const auto id = file.get<std::int32_t>(name);
         id && std::count(config.eos_token_ids.begin(), config.eos_token_ids.end(), *id) == 0)
       config.eos_token_ids.push_back(*id);
   config.bos_token_id = file.get<std::int32_t>("tokenizer.ggml.bos_token_id");
+  if (phi3) detail::read_longrope(file, arch, config);
   detail::check(config, where);
   if (const auto* factors = file.find("rope_freqs.weight"); factors != nullptr) {
-    if (factors->dtype != DType::f32 || factors->shape != Shape{config.head_dim / 2})
-      fail<FormatError>(where, ": rope_freqs.weight is ", name_of(factors->dtype), " ", to_string(factors->shape),
-                        "; expected F32 ", to_string(Shape{config.head_dim / 2}));
-    config.rope.frequency_factors.resize(static_cast<std::size_t>(config.head_dim / 2));
-    std::memcpy(config.rope.frequency_factors.data(), factors->bytes.data(), factors->bytes.size());
-    for (const float factor : config.rope.frequency_factors)
-      if (!(factor > 0 && std::isfinite(factor)))
-        fail<FormatError>(where, ": rope_freqs.weight holds ", factor, "; expected positive numbers");
+    config.rope.frequency_factors = detail::rope_factors(file, *factors, config.head_dim / 2);
     detail::recognise_llama3(config.rope, config.head_dim);
     detail::check_rope(config.rope, config.head_dim, where);
   }

@@ -9,9 +9,9 @@ namespace lora::model::detail {
 /// away.
 LORA_INLINE void write_windows(io::Json& json, const Config& config) {
   const Index window = narrowest_window(config);
-  if (window > 0 || config.model_type == "mistral")
-    json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
-  if (window == 0 || config.model_type == "mistral") return;
+  const bool all_layers = config.model_type == "mistral" || config.model_type == "phi3";
+  if (window > 0 || all_layers) json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
+  if (window == 0 || all_layers) return;
   json["use_sliding_window"] = true;
   json["layer_types"] = io::Json::array();
   for (const Index own : config.windows)
@@ -49,11 +49,9 @@ LORA_INLINE std::vector<Index> unwritable_no_rope_layers(const Config& config) {
 }
 
 LORA_INLINE std::string_view class_of(const Config& config) {
-  constexpr std::pair<std::string_view, std::string_view> classes[] = {{"llama", "LlamaForCausalLM"},
-                                                                       {"mistral", "MistralForCausalLM"},
-                                                                       {"qwen2", "Qwen2ForCausalLM"},
-                                                                       {"qwen3", "Qwen3ForCausalLM"},
-                                                                       {"smollm3", "SmolLM3ForCausalLM"}};
+  constexpr std::pair<std::string_view, std::string_view> classes[] = {
+      {"llama", "LlamaForCausalLM"}, {"mistral", "MistralForCausalLM"}, {"phi3", "Phi3ForCausalLM"},
+      {"qwen2", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"},     {"smollm3", "SmolLM3ForCausalLM"}};
   for (const auto& [type, name] : classes)
     if (type == config.model_type) return name;
   return {};
@@ -112,6 +110,14 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
             std::pair("mscale_all_dim", rope.mscale_all_dim)})
         if (value != 0) json["rope_scaling"][name] = value;
       if (!rope.truncate) json["rope_scaling"]["truncate"] = false;
+      break;
+    case nn::RopeConfig::Scaling::longrope:
+      json["original_max_position_embeddings"] = static_cast<Index>(rope.original_max_position_embeddings);
+      json["rope_scaling"] = io::json_object(
+          {{"type", "longrope"}, {"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}});
+      if (rope.factor != static_cast<double>(config.max_position_embeddings) / rope.original_max_position_embeddings)
+        json["rope_scaling"]["factor"] = rope.factor;
+      if (rope.attention_factor != 0) json["rope_scaling"]["attention_factor"] = rope.attention_factor;
       break;
   }
   if (config.model_type == "smollm3" || !unwritable_no_rope_layers(config).empty())
