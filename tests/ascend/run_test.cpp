@@ -219,7 +219,7 @@ Outcome run_on_both(First& first, Second& second, const Subject& subject, const 
 }  // namespace
 
 TEST_CASE("ascend run: all weights of every type of model train as on the CPU, within roundings") {
-  for (const std::string family : {"llama", "mistral", "qwen2", "qwen3", "smollm3"}) {
+  for (const std::string family : {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
     constexpr auto left_out = "ascend run: all weights of each type of model, one of two precisions";
     if (test::effort(true, family[0] != 'q', left_out)) check_full<float>(family);
     if (test::effort(true, family[0] == 'q', left_out)) check_full<bf16>(family);
@@ -291,11 +291,11 @@ TEST_CASE("ascend run: weights of GGUF's blocks: Q8_0 stays as it is, others are
 }
 
 TEST_CASE("ascend run: every type of model trains as on the CPU, within roundings, and repeats its bits") {
-  for (const std::string family : {"llama", "mistral", "qwen2", "qwen3", "smollm3"}) {
+  for (const std::string family : {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
     constexpr auto left_out = "ascend run: of each type of model, two of three precisions";
     if (test::effort(true, family == "llama" || family == "mistral", left_out)) check_family<float>(family);
     if (test::effort(true, family[0] == 'q', left_out)) check_family<bf16>(family);
-    if (test::effort(true, family == "smollm3", left_out)) check_family<f16>(family);
+    if (test::effort(true, family == "phi3" || family == "smollm3", left_out)) check_family<f16>(family);
   }
 }
 

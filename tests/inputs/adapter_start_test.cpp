@@ -58,6 +58,17 @@ TEST_CASE("adapter start: a new adapter is what the keys say") {
   CHECK(adapter.targets == Names{"v_proj", "q_proj"});
   config.lora_alpha = 3;
   CHECK(adapter_of(config, shape, nullptr).alpha == 3);
+  const auto fused = shape_of("phi3", false);
+  CHECK(test::message_of<ConfigError>([&] { adapter_of(config, fused, nullptr); }) ==
+        "key lora_target: given v_proj, which a model of type phi3 doesn't have; allowed: all, or some of qkv_proj, "
+        "o_proj, gate_up_proj, down_proj");
+  config.lora_target = {"o_proj", "qkv_proj"};
+  CHECK(adapter_of(config, fused, nullptr).targets == Names{"o_proj", "qkv_proj"});
+  CHECK(test::message_of<ConfigError>([&] { adapter_of(config, shape, nullptr); }) ==
+        "key lora_target: given qkv_proj, which a model of type qwen3 doesn't have; allowed: all, or some of q_proj, "
+        "k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj");
+  config.lora_target = {"all"};
+  CHECK(adapter_of(config, fused, nullptr).targets == Names{"qkv_proj", "o_proj", "gate_up_proj", "down_proj"});
 }
 
 TEST_CASE("adapter start: what trains in full has PEFT's names, and of a tied model both that share numbers") {
@@ -123,6 +134,9 @@ TEST_CASE("adapter start: of an adapter to start from all is kept but dropout an
   CHECK(told([](C& c) {
           c.additional_target = {"lm_head", "embed_tokens"};
         }) == "key additional_target: given embed_tokens,lm_head" + has + "lm_head");
+  start.config.targets.clear();  // all-linear
+  CHECK(adapter_of(config, shape, &start).targets.size() == 7);
+  CHECK(told([](C& c) { c.lora_target = {"all"}; }) == nothing);
   start.config.target_expression = ".*v_proj";
   CHECK(told([](C& c) { c.lora_target = {"v_proj"}; }) == "key lora_target: given v_proj" + has + ".*v_proj");
 }

@@ -233,6 +233,14 @@ TEST_CASE("model_files: a sequence longer than the model was made for is warned 
   CHECK(quiet.text ==
         "the longest record has 101 tokens, but the model was made for 100 (max_position_embeddings and its rope "
         "scaling): what it computes past them may be poor\n");
+  config.rope.scaling = nn::RopeConfig::Scaling::longrope;
+  config.rope.original_max_position_embeddings = 50;
+  config.rope.short_factors = {1};
+  config.rope.long_factors = {2};
+  CHECK_NOTHROW(warn_of_length(config, 50, "the longest record has"));
+  CHECK(test::message_of<ConfigError>([&] { warn_of_length(config, 51, "the longest record has"); }) ==
+        "the longest record has 51 tokens, but beyond 50 the model's longrope scaling has other factors, which are not "
+        "supported; allowed: no more");
 }
 
 TEST_CASE("model_files: date and thinking are refused with a template that writes the same without, or with none") {

@@ -96,6 +96,7 @@ TEST_CASE("config: defaults of each type are those of transformers") {
   const std::vector<bool> all(8, true), three_of_four{true, true, true, false, true, true, true, false};
   for (const auto& e : {Expected{"llama", 4, 16, false, false, false, false, 1e4, all},
                         Expected{"mistral", 8, 16, false, false, false, false, 1e4, all},
+                        Expected{"phi3", 4, 16, false, false, false, false, 1e4, all},
                         Expected{"qwen2", 32, 16, false, true, false, false, 1e4, all},
                         Expected{"qwen3", 32, 128, false, false, false, true, 1e4, all},
                         Expected{"smollm3", 4, 16, true, false, false, false, 2e6, three_of_four}}) {
@@ -109,7 +110,8 @@ TEST_CASE("config: defaults of each type are those of transformers") {
     CHECK(c.head_dim == (e.kv_heads > 4 && e.head_dim == 16 ? 2 : e.head_dim));
     CHECK(c.tie_word_embeddings == e.tied);
     CHECK((c.qkv_bias == e.qkv_bias && c.o_bias == e.o_bias && !c.mlp_bias && c.qk_norm == e.qk_norm));
-    CHECK(c.rms_norm_eps == 1e-6);
+    CHECK(c.rms_norm_eps == (c.model_type == "phi3" ? 1e-5 : 1e-6));
+    CHECK(c.fused == (c.model_type == "phi3"));
     CHECK(c.rope.theta == e.theta);
     CHECK(c.rope.scaling == Scaling::none);
     CHECK(c.rotates == e.rotates);
@@ -122,7 +124,7 @@ TEST_CASE("config: defaults of each type are those of transformers") {
 }
 
 TEST_CASE("config: fields that are there") {
-  for (const char* type : {"llama", "mistral", "qwen2", "qwen3", "smollm3"}) {
+  for (const char* type : {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
     CAPTURE(type);
     const std::string name = type;
     const auto c = parsed(least(type), {{"num_key_value_heads", 2},
@@ -141,13 +143,16 @@ TEST_CASE("config: fields that are there") {
     const auto defaults = parsed(least(type), {{"num_key_value_heads", 2}});
     CHECK(defaults.initializer_range == 0.02);
     CHECK(parsed(least(type), {{"num_key_value_heads", 2}, {"initializer_range", 0}}).initializer_range == 0.02);
-    CHECK(defaults.pad_token_id == (name == "smollm3" ? std::optional(128004) : std::nullopt));
+    CHECK(defaults.pad_token_id == (name == "smollm3" ? std::optional(128004)
+                                    : name == "phi3"  ? std::optional(32000)
+                                                      : std::nullopt));
     CHECK(parsed(least(type), {{"num_key_value_heads", 2}, {"pad_token_id", nullptr}}).pad_token_id == std::nullopt);
     CHECK((c.num_key_value_heads == 2 && c.head_dim == 24 && c.max_position_embeddings == 512));
     CHECK(c.rms_norm_eps == 1e-5);
     CHECK(c.tie_word_embeddings == (name != "smollm3"));
-    CHECK(c.qkv_bias == (name != "mistral"));  // in which transformers knows no biases
-    CHECK(c.o_bias == (name != "qwen2" && name != "mistral"));
+    const bool without_biases = name == "mistral" || name == "phi3";  // in transformers
+    CHECK(c.qkv_bias == !without_biases);
+    CHECK(c.o_bias == (name != "qwen2" && !without_biases));
     CHECK(c.mlp_bias == (name == "llama" || name == "smollm3"));
     CHECK(c.eos_token_ids == std::vector<std::int32_t>{5, 7});
     CHECK(c.bos_token_id == 3);
@@ -427,8 +432,9 @@ TEST_CASE("config: windows are written as they are read, and refused where a typ
     for (const auto& windows : {none, all, some})
       CHECK(model::parse_config(written(type, windows), "config.json").windows == windows);
   CHECK_FALSE(written("qwen2", none).contains("sliding_window"));
-  for (const auto& windows : {none, all})
-    CHECK(model::parse_config(written("mistral", windows), "config.json").windows == windows);
+  for (const char* type : {"mistral", "phi3"})
+    for (const auto& windows : {none, all})
+      CHECK(model::parse_config(written(type, windows), "config.json").windows == windows);
   CHECK(written("mistral", none).at("sliding_window").is_null());
   CHECK_FALSE(written("mistral", all).contains("layer_types"));
   const auto said = [&](const char* type, const std::vector<Index>& windows) {
@@ -579,8 +585,8 @@ TEST_CASE("config: GGUF metadata that are not supported, or missing, are named")
   writer.add("general.architecture", "gemma");
   io::write_file(file.folder / "y.gguf", std::string_view(writer.bytes()));
   CHECK(holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
-              "\"general.architecture\" is \"gemma\", which is not supported; expected gemma2, gemma3, llama, qwen2, "
-              "qwen3 or smollm3"));
+              "\"general.architecture\" is \"gemma\", which is not supported; expected gemma2, gemma3, llama, phi3, "
+              "qwen2, qwen3 or smollm3"));
 }
 
 TEST_CASE("config: extents at their limits are taken, and the first beyond them is not") {
@@ -639,7 +645,7 @@ TEST_CASE("config: extents at their limits are taken, and the first beyond them 
   CHECK(said({{"quantization_config", 4}}) == "config.json: \"quantization_config\" is 4, which is not supported");
   CHECK(said({{"model_type", "gemma"}}) ==
         "config.json: \"model_type\" is \"gemma\", which is not supported; expected one of gemma2, gemma3_text, llama, "
-        "mistral, qwen2, qwen3, smollm3");
+        "mistral, phi3, qwen2, qwen3, smollm3");
   CHECK(said({{"rope_parameters", 3}}) == "config.json: \"rope_parameters\" must be an object, found 3");
   CHECK(said({{"rope_scaling", {{"factor", 2}, {"partial_rotary_factor", 0.5}}}}) ==
         "config.json: rope_scaling: \"partial_rotary_factor\" is 0.5, which is not supported; expected 1");

@@ -399,6 +399,7 @@ void each_family(const Check& check) {
   SUBCASE("mistral: a window shorter than most sequences, narrow heads, all targets") { check("mistral"); }
   SUBCASE("gemma2: norms behind, GELU, a scaled embedding, soft caps, every second layer's window") { check("gemma2"); }
   SUBCASE("gemma3_text: q and k norms, layers with a window that rotate by their own base") { check("gemma3_text"); }
+  SUBCASE("phi3: fused projections, longrope, a window, all targets") { check("phi3"); }
 }
 
 /// Of f64, which gradient checks alone compute in, one family may have to do.

@@ -184,6 +184,14 @@ std::vector<Case> all_cases() {
     c.model.family = "mistral";
     c.model.more = {{"sliding_window", 4}};
   });
+  add("phi3 with a window of four, longrope, dropout", [](Case& c) {
+    c.model.family = "phi3";
+    c.model.more = {{"sliding_window", 4},
+                    {"original_max_position_embeddings", 64},
+                    {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 4}}}}};
+    c.dropout = true;
+    c.adapter.dropout = 0.2;
+  });
   add("qwen2 with a window of one layer, recomputed", [](Case& c) {
     c.model.family = "qwen2";
     c.model.more = {{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}};
@@ -214,6 +222,11 @@ std::vector<Case> all_cases() {
     c.dropout = true;
     c.adapter.dropout = 0.3;
     c.own = Case::Own::beside;
+  });
+  add("all of phi3, recomputed", [](Case& c) {
+    c.model.family = "phi3";
+    c.recompute = 2;
+    c.own = Case::Own::alone;
   });
   add("all of smollm3, tied, a layer without rotation", [](Case& c) {
     c.model.family = "smollm3";

@@ -15,7 +15,7 @@ using namespace lora;
 using namespace lora::test;
 
 TEST_CASE("tensors: the description names what files of every type hold, each once, with its shape and GGUF's name") {
-  for (const char* family : {"gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3", "smollm3"})
+  for (const char* family : {"gemma2", "gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"})
     for (const bool tied : {false, true}) {
       CAPTURE(family);
       CAPTURE(tied);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -106,7 +107,33 @@ TEST_CASE("rotary: linear scaling divides all, factors of a file replace every s
   check_parts(powers_of_two(nn::RopeConfig::Scaling::none), std::vector<double>(pairs, 1.0));
 }
 
-TEST_CASE("rotary: only yarn changes the magnitude, by the factor unless the config says it") {
+TEST_CASE("rotary: longrope divides by the factors for short sequences, and refuses longer ones") {
+  using Scaling = nn::RopeConfig::Scaling;
+  auto config = powers_of_two(Scaling::longrope);
+  config.short_factors = {1, 2, 4, 8, 1, 2, 4, 8};
+  config.long_factors = std::vector<float>(pairs, 16);
+  check_parts(config, {1, 0.5, 0.25, 0.125, 1, 0.5, 0.25, 0.125});
+  config.original_max_position_embeddings = 300;
+  CHECK(nn::rotary_magnitude(config) == doctest::Approx(std::sqrt(1 + std::log(4.0) / std::log(300.0))).epsilon(1e-15));
+  config.factor = 1;
+  CHECK(nn::rotary_magnitude(config) == 1);
+  config.attention_factor = 1.25;
+  CHECK(nn::rotary_magnitude(config) == 1.25);
+  CHECK(nn::longest_rotation(config) == 300);
+  D dev(1);
+  nn::Rotary<D, float> rotary(config, 2 * pairs);
+  rotary.reach(dev, 299);
+  CHECK_THROWS_WITH_AS(rotary.reach(dev, 300),
+                       "[rotary] a sequence of 301 tokens; beyond 300 the model's longrope scaling has other factors, "
+                       "which are not supported; expected no more",
+                       ConfigError);
+  // The same factors for all lengths are no reason to stop.
+  config.long_factors = config.short_factors;
+  CHECK(nn::longest_rotation(config) == std::numeric_limits<Index>::max());
+  CHECK(nn::longest_rotation(powers_of_two(Scaling::yarn)) == std::numeric_limits<Index>::max());
+}
+
+TEST_CASE("rotary: only yarn and longrope change the magnitude, by the factor unless the config says it") {
   using Scaling = nn::RopeConfig::Scaling;
   for (const auto scaling : {Scaling::none, Scaling::linear, Scaling::llama3})
     CHECK(nn::rotary_magnitude(powers_of_two(scaling)) == 1);

@@ -171,8 +171,8 @@ TEST_CASE("fixed settings: of a model that trains itself nothing tells an adapte
 }
 
 TEST_CASE("fixed settings: of a scaled rotary embedding what its kind computes with is told") {
-  const auto rope_of = [](const std::string& scaling) {
-    const Base base(io::json_object({{"rope_scaling", io::parse_json(scaling, "scaling")}}), "llama");
+  const auto rope_of = [](const std::string& scaling, const char* family = "llama") {
+    const Base base(io::json_object({{"rope_scaling", io::parse_json(scaling, "scaling")}}), family);
     io::Json rope = io::Json::object();
     const io::Json all = settings_of({}, base.source());
     for (const auto& field : all.at("config.json").items())
@@ -193,6 +193,11 @@ TEST_CASE("fixed settings: of a scaled rotary embedding what its kind computes w
       R"({"rope_type": "yarn", "rope factor": 4.0, "rope original_max_position_embeddings": 256.0,
                    "rope beta_fast": 31.0, "rope beta_slow": 2.0, "rope attention_factor": 1.25, "rope mscale": 0.5,
                    "rope mscale_all_dim": 0.75, "rope truncate": false})",
+      true);
+  check_fields(
+      rope_of(R"({"rope_type": "longrope", "factor": 3.0, "short_factor": [1, 2], "long_factor": [3, 4]})", "phi3"),
+      R"({"rope_type": "longrope", "rope factor": 3.0, "rope original_max_position_embeddings": 4096.0,
+                   "rope attention_factor": 0.0, "rope short_factor": [1.0, 2.0]})",
       true);
 }
 

@@ -93,7 +93,7 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
       {"lora_alpha", "adapter", "t", "NUMBER", "2 x lora_rank", "a number, above 0"},
       {"lora_dropout", "adapter", "t", "NUMBER", "0", "a number, at least 0 and below 1"},
       {"lora_target", "adapter", "t", "LIST", "all",
-       "a list of all, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
+       "a list of all, q_proj, k_proj, v_proj, qkv_proj, o_proj, gate_proj, up_proj, gate_up_proj, down_proj"},
       {"additional_target", "adapter", "t", "LIST", "none", "a list of embed_tokens, lm_head, norms"},
       {"use_rslora", "adapter", "t", "SWITCH", "false", "auto, true or false"},
       {"loraplus_lr_ratio", "adapter", "t", "NUMBER", "1", "a number, above 0"},

@@ -328,8 +328,8 @@ TEST_CASE("settings: a number that is none is refused in code too") {
   CHECK(said([](Config& c) {
           c.lora_target = {"q_proj", "v_prj"};
         }) ==
-        "key lora_target: given v_prj, allowed: a list of all, q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, "
-        "down_proj; nearest: v_proj");
+        "key lora_target: given v_prj, allowed: a list of all, q_proj, k_proj, v_proj, qkv_proj, o_proj, gate_proj, "
+        "up_proj, gate_up_proj, down_proj; nearest: v_proj");
 }
 
 TEST_CASE("settings: every key that is given is written and read back, and reset to what it was") {

@@ -74,12 +74,20 @@ inline std::vector<RandomTensor> random_tensors(const RandomModel& m) {
       add(layer + name + ".weight", {out, in});
       if (bias) add(layer + name + ".bias", {out});
     };
-    linear("self_attn.q_proj", q, m.hidden, config.qkv_bias);
-    linear("self_attn.k_proj", kv, m.hidden, config.qkv_bias);
-    linear("self_attn.v_proj", kv, m.hidden, config.qkv_bias);
+    if (config.fused) {
+      linear("self_attn.qkv_proj", q + 2 * kv, m.hidden, config.qkv_bias);
+    } else {
+      linear("self_attn.q_proj", q, m.hidden, config.qkv_bias);
+      linear("self_attn.k_proj", kv, m.hidden, config.qkv_bias);
+      linear("self_attn.v_proj", kv, m.hidden, config.qkv_bias);
+    }
     linear("self_attn.o_proj", m.hidden, q, config.o_bias);
-    linear("mlp.gate_proj", m.ffn, m.hidden, config.mlp_bias);
-    linear("mlp.up_proj", m.ffn, m.hidden, config.mlp_bias);
+    if (config.fused) {
+      linear("mlp.gate_up_proj", 2 * m.ffn, m.hidden, config.mlp_bias);
+    } else {
+      linear("mlp.gate_proj", m.ffn, m.hidden, config.mlp_bias);
+      linear("mlp.up_proj", m.ffn, m.hidden, config.mlp_bias);
+    }
     linear("mlp.down_proj", m.hidden, m.ffn, config.mlp_bias);
     add(layer + "input_layernorm.weight", {m.hidden});
     add(layer + "post_attention_layernorm.weight", {m.hidden});

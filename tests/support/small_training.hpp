@@ -46,7 +46,7 @@ inline Subject subject_of(const std::string& family, Index layers = 2) {
     s.dropout = 0.25;
     s.recomputed = 1;
   }
-  if (family == "mistral") s.model.more = {{"sliding_window", 4}};
+  if (family == "mistral" || family == "phi3") s.model.more = {{"sliding_window", 4}};
   if (family == "smollm3") {
     std::vector<int> rotates(static_cast<std::size_t>(layers), 1);
     rotates[1] = 0;

@@ -47,13 +47,14 @@ std::vector<Case> cases() {
     change(one);
   };
   const auto everything = [](const model::TensorInfo&) { return true; };
-  for (const char* family : {"gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3", "smollm3"})
+  for (const char* family : {"gemma2", "gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"})
     for (const bool tied : {false, true}) {
       const auto shape = [=](Case& c) {
         c.model.family = family;
         c.model.tied = tied;
         if (c.model.family == "llama") c.model.more = {{"attention_bias", true}, {"mlp_bias", true}};
-        if (c.model.family == "mistral" || c.model.family.starts_with("gemma")) c.model.more = {{"sliding_window", 9}};
+        const std::string type = c.model.family;
+        if (type == "mistral" || type == "phi3" || type.starts_with("gemma")) c.model.more = {{"sliding_window", 9}};
       };
       add(concat(family, tied ? ", tied" : "", ": an adapter"), shape);
       add(concat(family, tied ? ", tied" : "", ": all of it"), [=](Case& c) {

@@ -245,7 +245,7 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
 }  // namespace
 
 TEST_CASE("memory: what trains is counted from the description as the store and the optimizer hold it") {
-  for (const char* family : {"gemma2", "gemma3_text", "llama", "mistral", "qwen2", "qwen3", "smollm3"})
+  for (const char* family : {"gemma2", "gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"})
     for (const bool tied : {false, true}) {
       check_trained<float>(family, tied, true, false, 1);
       check_trained<float>(family, tied, false, true, 3);

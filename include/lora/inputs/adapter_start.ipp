@@ -25,9 +25,13 @@ LORA_INLINE std::vector<std::string> whole_modules_of(const std::vector<std::str
 LORA_INLINE model::AdapterConfig adapter_of(const settings::Config& config, const model::Config& shape,
                                             const model::AdapterFiles* start) {
   model::AdapterConfig adapter;
+  const std::vector<std::string> all = model::projection_names_of(shape);
   auto targets = config.lora_target;
-  if (targets.empty() || targets.front() == "all")
-    targets.assign(model::projection_names.begin(), model::projection_names.end());
+  if (targets.empty() || targets.front() == "all") targets = all;
+  for (const std::string& target : targets)
+    if (std::find(all.begin(), all.end(), target) == all.end())
+      fail<ConfigError>("key lora_target: given ", target, ", which a model of type ", shape.model_type,
+                        " doesn't have; allowed: all, or some of ", model::projection_list(shape));
   if (start == nullptr) {
     adapter.rank = config.rank();
     adapter.alpha = config.alpha();
@@ -36,6 +40,7 @@ LORA_INLINE model::AdapterConfig adapter_of(const settings::Config& config, cons
     adapter.whole_modules = whole_modules_of(config.additional_target, shape);
   } else {
     adapter = start->config;
+    model::name_targets(adapter, shape);
     const auto expect = [&](std::string_view key, const auto& given, const auto& found) {
       if (given && *given != found)
         fail<ConfigError>("key ", key, ": given ", *given, ", but the adapter ", start->folder.native(), " has ",

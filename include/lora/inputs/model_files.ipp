@@ -136,6 +136,9 @@ LORA_INLINE model::Source open_source(const settings::Config& config) {
 }
 
 LORA_INLINE void warn_of_length(const model::Config& config, Index length, std::string_view what) {
+  if (const Index limit = nn::longest_rotation(config.rope); length > limit)
+    fail<ConfigError>(what, " ", length, " tokens, but beyond ", limit,
+                      " the model's longrope scaling has other factors, ", "which are not supported; allowed: no more");
   const Index longest = model::longest_sequence(config);
   if (longest == 0 || length <= longest) return;
   log::warn(what, " ", length, " tokens, but the model was made for ", longest,

@@ -56,13 +56,14 @@ LORA_INLINE double element_of(const io::StoredTensor& tensor, std::size_t i, con
 
 /// Throws   FormatError if target_modules has an expression, or a name in full, that fits no module of such a model
 LORA_INLINE void check_targets(const AdapterConfig& adapter, const Config& config, const std::string& where) {
+  const std::vector<std::string> names = projection_names_of(config);
   const auto expect_some = [&](const std::string& target, auto&& fits) {
     for (Index layer = 0; layer < config.num_hidden_layers; ++layer)
-      for (const auto projection : projection_names)
+      for (const auto& projection : names)
         if (fits(module_path(layer, projection))) return;
     fail<FormatError>(where, ": \"target_modules\" has \"", target,
-                      "\", which fits no module of this model; its modules ", "are ", module_path(0, "q_proj"), ", ",
-                      module_path(0, "gate_proj"), " and so on up to ",
+                      "\", which fits no module of this model; its modules ", "are ", module_path(0, names.front()),
+                      ", ", module_path(0, groups_of(config)[2].projections.front().name), " and so on up to ",
                       module_path(config.num_hidden_layers - 1, "down_proj"));
   };
   if (adapter.target_expression.empty())

@@ -23,7 +23,7 @@ struct AdapterConfig {
   double alpha = 16;
   double dropout = 0;
   bool rslora = false;
-  std::vector<std::string> targets{projection_names.begin(), projection_names.end()};
+  std::vector<std::string> targets{};  ///< empty, without `modules`: every projection, "all-linear" in PEFT
   std::vector<std::pair<std::string, Index>>
       rank_pattern{};  ///< module name or its end → rank; the first that fits holds
   std::vector<std::pair<std::string, double>> alpha_pattern{};  ///< module name or its end → alpha; likewise
@@ -56,6 +56,10 @@ constexpr Index max_rank = 1 << 16;
 /// Reads adapter_config.json's content.
 /// Throws   FormatError naming the field, for another PEFT type or a variant that is not supported
 AdapterConfig parse_adapter_config(const io::Json& content, const std::string& where);
+
+/// Puts the names of a model's projections where `targets` stands for all of them.
+/// Throws   ConfigError for a target that fits none of the model's modules
+void name_targets(AdapterConfig& adapter, const Config& config);
 
 /// adapter_config.json as PEFT reads it.
 io::Json to_json(const AdapterConfig& config);

@@ -13,7 +13,8 @@ LORA_INLINE bool AdapterConfig::targets_module(Index layer, std::string_view pro
   if (modules) return modules->count(path) != 0;
   if (fits(excluded)) return false;
   if (std::find(targets.begin(), targets.end(), path) != targets.end()) return true;  // named in full: in any layer
-  return (layers.empty() || std::find(layers.begin(), layers.end(), layer) != layers.end()) && fits(targets);
+  return (layers.empty() || std::find(layers.begin(), layers.end(), layer) != layers.end()) &&
+         (targets.empty() || fits(targets));
 }
 
 LORA_INLINE bool AdapterConfig::trains_whole(const TensorInfo& info) const {
@@ -124,18 +125,20 @@ LORA_INLINE AdapterConfig parse_adapter_config(const io::Json& content, const st
                         "\", which is no module's whole name; expected a list of names, a regular expression, or ",
                         "\"all-linear\"");
     if (config.target_expression == "all-linear") {
-      config.targets.assign(projection_names.begin(), projection_names.end());
       config.modules.reset();
       config.target_expression.clear();
     }
   } else {
     config.targets = targets->as<std::vector<std::string>>();
+    if (config.targets.empty()) json.fail("\"target_modules\" is []; expected at least one name");
     for (const auto& target : config.targets) {
       const auto last = std::string_view(target).substr(target.rfind('.') + 1);
-      if (std::find(projection_names.begin(), projection_names.end(), last) == projection_names.end())
+      const auto is_last = [&](const Projection& p) { return p.name == last; };
+      if (std::none_of(projections.begin(), projections.end(), is_last) &&
+          std::none_of(fused_projections.begin(), fused_projections.end(), is_last))
         fail<FormatError>(where, ": \"target_modules\" has \"", target,
-                          "\", which is not supported; expected q_proj, k_proj, v_proj, o_proj, ",
-                          "gate_proj, up_proj or down_proj");
+                          "\", which is not supported; expected q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj or ",
+                          "down_proj, of phi3 qkv_proj, o_proj, gate_up_proj or down_proj");
     }
   }
   if (const auto excluded = json.find("exclude_modules"); excluded && !excluded->json().empty()) {
@@ -185,6 +188,21 @@ LORA_INLINE AdapterConfig parse_adapter_config(const io::Json& content, const st
   return config;
 }
 
+LORA_INLINE void name_targets(AdapterConfig& adapter, const Config& config) {
+  const std::vector<std::string> names = projection_names_of(config);
+  if (adapter.targets.empty() && adapter.target_expression.empty()) adapter.targets = names;
+  for (const std::string& target : adapter.targets) {
+    bool fits = false;
+    for (Index layer = 0; layer < config.num_hidden_layers && !fits; ++layer)
+      fits = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+        return AdapterConfig::ends_path(module_path(layer, name), target);
+      });
+    if (!fits)
+      fail<ConfigError>("the adapter targets ", target, ", which a model of type ", config.model_type,
+                        " doesn't have; expected some of ", projection_list(config));
+  }
+}
+
 LORA_INLINE io::Json to_json(const AdapterConfig& config) {
   const bool whole = config.alpha == std::floor(config.alpha) && std::abs(config.alpha) < 1e15;
   const auto patterns = [](const auto& entries) {
@@ -204,8 +222,9 @@ LORA_INLINE io::Json to_json(const AdapterConfig& config) {
        {"lora_dropout", config.dropout},
        {"use_rslora", config.rslora},
        {"use_dora", false},
-       {"target_modules",
-        config.target_expression.empty() ? io::json_array(config.targets) : io::Json(config.target_expression)},
+       {"target_modules", !config.target_expression.empty() ? io::Json(config.target_expression)
+                          : config.targets.empty()          ? io::Json("all-linear")
+                                                            : io::json_array(config.targets)},
        {"exclude_modules", !config.exclude_expression.empty() ? io::Json(config.exclude_expression)
                            : !config.excluded.empty()         ? io::json_array(config.excluded)
                                                               : io::Json()},

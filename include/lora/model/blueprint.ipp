@@ -14,7 +14,7 @@ LORA_INLINE nn::ParamTable Blueprint::parameters() const {
   nn::ParamTable table;
   if (shares_by_layer || shares_values) table.share_by_layer(shares_values);
   for (Index layer = 0; adapter && layer < config.num_hidden_layers; ++layer)
-    for (const ProjectionGroup& group : projection_groups) {
+    for (const ProjectionGroup& group : groups_of(config)) {
       const std::string prefix = group_path(layer, group);
       Index ranks = 0;
       for (const Projection& p : group.projections) ranks += adapter->rank_of(layer, p.name).rank;
@@ -91,12 +91,12 @@ LORA_INLINE DecoderShape shape_of(const Blueprint& blueprint, const std::functio
                                      .qk_norm = c.qk_norm};
     attention.norm_trains = first_norm;
     attention.norms_train = first_norm || norm("self_attn.q_norm") || norm("self_attn.k_norm");
-    attention.qkv_proj = group_of(i, projection_groups[0]);
-    attention.o_proj = group_of(i, projection_groups[1]);
+    attention.qkv_proj = group_of(i, groups_of(c)[0]);
+    attention.o_proj = group_of(i, groups_of(c)[1]);
     attention.post_norm = c.post_norms;
     attention.post_norm_trains = c.post_norms && norm("post_attention_layernorm");
-    nn::MlpShape mlp{c.hidden_size, trained(concat(prefix, mlp_norm(c), ".weight")), group_of(i, projection_groups[2]),
-                     group_of(i, projection_groups[3])};
+    nn::MlpShape mlp{c.hidden_size, trained(concat(prefix, mlp_norm(c), ".weight")), group_of(i, groups_of(c)[2]),
+                     group_of(i, groups_of(c)[3])};
     mlp.gate = c.gate;
     mlp.post_norm = c.post_norms;
     mlp.post_norm_trains = norm("post_feedforward_layernorm");

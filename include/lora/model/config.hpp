@@ -11,13 +11,14 @@
 
 #include "lora/io/json_view.hpp"
 #include "lora/kernel/activation.hpp"
+#include "lora/model/model_type.hpp"
 #include "lora/nn/rotary.hpp"
 
 namespace lora::model {
 
 /// A decoder's architecture, from a Hugging Face config.json or GGUF metadata.
 struct Config {
-  std::string model_type;         ///< gemma2, gemma3_text, llama, mistral, qwen2, qwen3 or smollm3
+  std::string model_type;         ///< of model_types
   Index hidden_size = 0;          // E
   Index intermediate_size = 0;    // F
   Index num_hidden_layers = 0;    // L
@@ -38,6 +39,7 @@ struct Config {
   std::optional<nn::RopeConfig> window_rope{};  ///< of layers with a window, where they have their own
   std::vector<bool> rotates;                    ///< per layer: false is a layer without rotary embedding
   std::vector<Index> windows;  ///< per layer: keys that a query sees at most, its own with them; 0: all before it
+  bool fused = false;          ///< q, k and v are one projection, gate and up another
   bool qkv_bias = false;
   bool o_bias = false;
   bool mlp_bias = false;
@@ -50,6 +52,13 @@ struct Config {
   double initializer_range = 0.02;             ///< standard deviation of weights that nothing has trained
 };
 
+/// A config's type; one without a name where it is none of model_types.
+inline const ModelType& type_of(const Config& config) {
+  static constexpr ModelType none{};
+  const ModelType* const type = find_model_type(config.model_type);
+  return type != nullptr ? *type : none;
+}
+
 /// The narrowest window of any layer; 0 if none has one.
 Index narrowest_window(const Config& config);
 
@@ -59,9 +68,6 @@ Index longest_sequence(const Config& config);
 namespace detail {
 
 void check_extent(std::string_view name, Index value, const std::string& where, Index limit = Index{1} << 24);
-
-/// Whether the type is gemma2 or gemma3_text.
-inline bool is_gemma(std::string_view model_type) { return model_type == "gemma2" || model_type == "gemma3_text"; }
 
 void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where);
 
@@ -90,11 +96,9 @@ double theta_of(const io::JsonView& json, double otherwise);
 /// Which layers use rotary embedding: all except by no_rope_layers (1 = uses RoPE) or smollm3's default.
 std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3);
 
-/// The window of each layer, as transformers has it: of mistral sliding_window counts for all layers, of qwen2 and
-/// qwen3 where use_sliding_window is true, for those of layer_types or from max_window_layers on, of gemma2 and
-/// gemma3_text for those of layer_types or all but every second and every sixth. Throws   FormatError for one that
-/// others would use, or types of layers that go with no window
-std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type);
+/// The window of each layer by the type's rule, as transformers has it.
+/// Throws   FormatError for one that a type without windows would use, or types of layers that go with no window
+std::vector<Index> windows_of(const io::JsonView& json, Index layers, const ModelType& type);
 
 /// The ids of a field with one id or an array; none if it is absent.
 std::vector<std::int32_t> ids_of(const io::JsonView& json, std::string_view key);

@@ -15,6 +15,8 @@ LORA_INLINE Index narrowest_window(const Config& config) {
 }
 
 LORA_INLINE Index longest_sequence(const Config& config) {
+  if (config.rope.scaling == nn::RopeConfig::Scaling::longrope)
+    return std::min(config.max_position_embeddings, nn::longest_rotation(config.rope));
   const bool scaled = config.rope.scaling != nn::RopeConfig::Scaling::none;
   const double stretched = scaled ? config.rope.factor * config.rope.original_max_position_embeddings : 0;
   return std::max(config.max_position_embeddings, static_cast<Index>(std::clamp(stretched, 0.0, 0x1p53)));
@@ -23,8 +25,6 @@ LORA_INLINE Index longest_sequence(const Config& config) {
 }  // namespace lora::model
 
 namespace lora::model::detail {
-
-constexpr std::string_view supported_models = "gemma2, gemma3_text, llama, mistral, qwen2, qwen3, smollm3";
 
 /// Rejects a field unless it is absent or has the value that means "off", if there is one.
 LORA_INLINE void require_off(const io::JsonView& json, std::string_view field,
@@ -44,11 +44,17 @@ LORA_INLINE void check_rope(const nn::RopeConfig& rope, Index head_dim, const st
     fail<FormatError>(where, ": \"rope_theta\" is ", rope.theta, "; expected more than 1");
   if (!(rope.factor > 0 && std::isfinite(rope.factor)))
     fail<FormatError>(where, ": the rope scaling \"factor\" is ", rope.factor);
+  const bool longrope = rope.scaling == nn::RopeConfig::Scaling::longrope;
   const bool stretches =
-      rope.scaling == nn::RopeConfig::Scaling::llama3 || rope.scaling == nn::RopeConfig::Scaling::yarn;
+      rope.scaling == nn::RopeConfig::Scaling::llama3 || rope.scaling == nn::RopeConfig::Scaling::yarn || longrope;
   if (stretches && !(rope.original_max_position_embeddings >= 1 && rope.original_max_position_embeddings < 0x1p53))
     fail<FormatError>(where, ": the original context length of the rope scaling is ",
                       rope.original_max_position_embeddings, "; expected at least 1");
+  for (const auto& [name, factors] :
+       {std::pair("short_factor", &rope.short_factors), std::pair("long_factor", &rope.long_factors)})
+    if (longrope && std::ssize(*factors) != head_dim / 2)
+      fail<FormatError>(where, ": the rope scaling \"", name, "\" has ", factors->size(), " numbers; expected ",
+                        head_dim / 2, ", one for each pair of a head's columns");
   const auto frequencies = nn::inverse_frequencies(rope, head_dim);
   if (!std::isfinite(nn::rotary_magnitude(rope)) ||
       !std::all_of(frequencies.begin(), frequencies.end(), [](float f) { return std::isfinite(f); }))
@@ -133,9 +139,26 @@ LORA_INLINE double theta_of(const io::JsonView& json, double otherwise) {
 
 namespace lora::model::detail {
 
+/// longrope, which phi3 also calls su and yarn: factors for sequences up to the original length, and for longer ones.
+/// As transformers has it, that length is the model's, not the scaling's.
+LORA_INLINE void read_longrope(const io::JsonView& json, const io::JsonView& scaling, Index max_positions,
+                               nn::RopeConfig& rope) {
+  rope.scaling = nn::RopeConfig::Scaling::longrope;
+  rope.short_factors = scaling.at<std::vector<float>>("short_factor");
+  rope.long_factors = scaling.at<std::vector<float>>("long_factor");
+  const double original = json.get<double>("original_max_position_embeddings").value_or(4096);
+  const double inside = scaling.get<double>("original_max_position_embeddings").value_or(original);
+  if (inside != original)
+    scaling.fail("\"original_max_position_embeddings\" is ", inside, "; expected ", original,
+                 ", as beside it, where 4096 is the default");
+  rope.original_max_position_embeddings = original;
+  rope.factor = scaling.get<double>("factor").value_or(static_cast<double>(max_positions) / original);
+  rope.attention_factor = scaling.get<double>("attention_factor").value_or(0);
+}
+
 /// By the object with the settings, if there is one.
-LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, const std::optional<io::JsonView>& scaling, double theta,
-                                   Index max_positions) {
+LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, const ModelType& type,
+                                   const std::optional<io::JsonView>& scaling, double theta, Index max_positions) {
   nn::RopeConfig rope;
   rope.theta = theta;
   if (!scaling) return rope;
@@ -146,6 +169,12 @@ LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, const std::optional
   if (!kind) kind = scaling->get<std::string>("type");
   require_off(*scaling, "partial_rotary_factor", 1);
   if (!kind || *kind == "default") return rope;
+  if (type.longrope) {
+    if (*kind != "longrope" && *kind != "su" && *kind != "yarn")
+      json.fail("\"rope_type\" is \"", *kind, "\", which is not supported; expected default or longrope");
+    read_longrope(json, *scaling, max_positions, rope);
+    return rope;
+  }
   const bool linear = *kind == "linear", llama3 = *kind == "llama3", yarn = *kind == "yarn";
   if (!linear && !llama3 && !yarn)
     json.fail("\"rope_type\" is \"", *kind, "\", which is not supported; expected default, linear, llama3 or yarn");
@@ -188,9 +217,9 @@ LORA_INLINE void refuse_sliding_window(const io::JsonView& json, Index layers) {
 }
 
 /// Where layer_types is left out: all but every second layer of gemma2, and all but every sixth of gemma3_text.
-LORA_INLINE std::vector<bool> alternating_layers(const io::JsonView& json, Index layers, std::string_view model_type) {
+LORA_INLINE std::vector<bool> alternating_layers(const io::JsonView& json, Index layers, const ModelType& type) {
   Index every = 2;
-  if (model_type == "gemma3_text") {
+  if (type.name == "gemma3_text") {
     every = json.get<Index>("sliding_window_pattern").value_or(6);
     check_extent("sliding_window_pattern", every, json.place());
   }
@@ -219,21 +248,21 @@ LORA_INLINE std::optional<std::vector<bool>> sliding_layers(const io::JsonView& 
 
 namespace lora::model {
 
-LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers, std::string_view model_type) {
+LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers, const ModelType& type) {
   std::vector<Index> windows(static_cast<std::size_t>(layers), 0);
-  const bool all_layers = model_type == "mistral", gemma = detail::is_gemma(model_type);
-  if (!all_layers && !gemma && model_type != "qwen2" && model_type != "qwen3") {
+  const bool all_layers = type.windows == WindowRule::all;
+  if (type.windows == WindowRule::none) {
     detail::refuse_sliding_window(json, layers);
     return windows;
   }
   Index window = 0;
-  if (all_layers || gemma || json.get<bool>("use_sliding_window").value_or(false)) {
+  if (type.windows != WindowRule::by_use || json.get<bool>("use_sliding_window").value_or(false)) {
     // If left out, it has a default; only null means none.
-    window = json.json().contains("sliding_window") ? json.get<Index>("sliding_window").value_or(0) : 4096;
+    window = json.json().contains("sliding_window") ? json.get<Index>("sliding_window").value_or(0) : type.window;
     if (json.has("sliding_window")) detail::check_extent("sliding_window", window, json.place(), Index{1} << 30);
   }
   auto sliding = detail::sliding_layers(json, layers);
-  if (gemma && !sliding) sliding = detail::alternating_layers(json, layers, model_type);
+  if (type.windows == WindowRule::alternate && !sliding) sliding = detail::alternating_layers(json, layers, type);
   const Index first = all_layers || sliding ? 0 : json.get<Index>("max_window_layers").value_or(28);
   for (Index i = std::max<Index>(first, 0); i < layers; ++i) {
     const auto layer = static_cast<std::size_t>(i);
@@ -242,7 +271,7 @@ LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers
       json.fail("\"layer_types\" has \"sliding_attention\" for layer ", i, ", but there is no sliding window");
     if (all_layers && sliding && !slides && window > 0)
       json.fail("\"layer_types\" has \"full_attention\" for layer ", i, ", but \"sliding_window\" ", window,
-                " counts for all layers of ", model_type);
+                " counts for all layers of ", type.name);
     if (all_layers || !sliding || slides) windows[layer] = window;
   }
   return windows;
@@ -274,7 +303,7 @@ LORA_INLINE std::vector<std::int32_t> ids_of(const io::JsonView& json, std::stri
 namespace lora::model::detail {
 
 /// What gemma2 and gemma3_text have beside others, with what transformers takes where it is left out.
-LORA_INLINE void read_gemma(const io::JsonView& json, Config& config) {
+LORA_INLINE void read_gemma(const io::JsonView& json, const ModelType& type, Config& config) {
   const bool second = config.model_type == "gemma2";
   config.norm_offset = 1;
   config.post_norms = true;
@@ -295,11 +324,10 @@ LORA_INLINE void read_gemma(const io::JsonView& json, Config& config) {
     if (local) local = local->find("sliding_attention");
     const double usual = json.get<double>("rope_local_base_freq").value_or(1e4);
     const double theta = local ? local->get<double>("rope_theta").value_or(usual) : usual;
-    config.window_rope = rope_of(json, local, theta, config.max_position_embeddings);
+    config.window_rope = rope_of(json, type, local, theta, config.max_position_embeddings);
   }
   if (!json.json().contains("eos_token_id")) config.eos_token_ids = {1};
   if (!json.json().contains("bos_token_id")) config.bos_token_id = 2;
-  if (!json.json().contains("pad_token_id")) config.pad_token_id = 0;
   if (const auto activation = json.find("hidden_activation");
       activation && !io::json_is(activation->json(), "gelu_pytorch_tanh"))
     json.fail("\"hidden_activation\" is ", io::shown(activation->json()),
@@ -316,15 +344,14 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   const auto json = io::JsonView::of_object(content, where);
   Config config;
   config.model_type = json.at<std::string>("model_type");
-  const bool qwen2 = config.model_type == "qwen2", qwen3 = config.model_type == "qwen3";
-  const bool llama = config.model_type == "llama", smollm3 = config.model_type == "smollm3";
-  const bool mistral = config.model_type == "mistral", gemma = detail::is_gemma(config.model_type);
+  const ModelType* const known = find_model_type(config.model_type);
   if (config.model_type == "gemma3")
     json.fail("\"model_type\" is \"gemma3\", a model of texts and images, which is not supported; expected its text ",
               "model alone, whose \"model_type\" is \"gemma3_text\"");
-  if (!qwen2 && !qwen3 && !llama && !smollm3 && !mistral && !gemma)
+  if (known == nullptr)
     json.fail("\"model_type\" is \"", config.model_type, "\", which is not supported; expected one of ",
-              detail::supported_models);
+              model_type_list());
+  const ModelType& type = *known;
   const auto count = [&](std::string_view key) { return json.at<Index>(key); };
   config.hidden_size = count("hidden_size");
   config.intermediate_size = count("intermediate_size");
@@ -334,50 +361,43 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   detail::check_extent("num_hidden_layers", config.num_hidden_layers, where, 10'000);
   detail::check_extent("num_attention_heads", config.num_attention_heads, where, 1 << 16);
   // If left out, transformers has a default; null means as many as heads.
-  const Index kv_heads = content.contains("num_key_value_heads") || llama ? config.num_attention_heads
-                         : smollm3 || gemma                               ? 4
-                         : mistral                                        ? 8
-                                                                          : 32;
-  config.num_key_value_heads = json.get<Index>("num_key_value_heads").value_or(kv_heads);
-  config.head_dim = json.get<Index>("head_dim")
-                        .value_or(qwen3   ? 128
-                                  : gemma ? 256
-                                          : config.hidden_size / config.num_attention_heads);
+  const bool as_heads = content.contains("num_key_value_heads") || type.kv_heads == 0;
+  config.num_key_value_heads =
+      json.get<Index>("num_key_value_heads").value_or(as_heads ? config.num_attention_heads : type.kv_heads);
+  const Index share = config.hidden_size / config.num_attention_heads;
+  config.head_dim = json.get<Index>("head_dim").value_or(type.head_dim > 0 ? type.head_dim : share);
   config.max_position_embeddings = json.get<Index>("max_position_embeddings").value_or(0);
-  config.rms_norm_eps = json.get<double>("rms_norm_eps").value_or(1e-6);
-  config.tie_word_embeddings = json.get<bool>("tie_word_embeddings").value_or(smollm3 || gemma);
-  const bool attention_bias = !mistral && json.get<bool>("attention_bias").value_or(false);
-  config.qkv_bias = qwen2 || attention_bias;
-  config.o_bias = !qwen2 && attention_bias;
-  config.mlp_bias = (llama || smollm3) && json.get<bool>("mlp_bias").value_or(false);
-  config.qk_norm = qwen3 || config.model_type == "gemma3_text";
-  config.rope = detail::rope_of(json, detail::rope_settings(json),
-                                theta_of(json, smollm3                              ? 2e6
-                                               : config.model_type == "gemma3_text" ? 1e6
-                                                                                    : 1e4),
+  config.rms_norm_eps = json.get<double>("rms_norm_eps").value_or(type.rms_norm_eps);
+  config.tie_word_embeddings = json.get<bool>("tie_word_embeddings").value_or(type.tied);
+  config.fused = type.fused;
+  const bool attention_bias = type.attention_bias && json.get<bool>("attention_bias").value_or(false);
+  config.qkv_bias = type.qkv_bias || attention_bias;
+  config.o_bias = attention_bias;
+  config.mlp_bias = type.mlp_bias && json.get<bool>("mlp_bias").value_or(false);
+  config.qk_norm = type.qk_norm;
+  config.rope = detail::rope_of(json, type, detail::rope_settings(json), theta_of(json, type.rope_theta),
                                 config.max_position_embeddings);
   auto dtype = json.get<std::string>("dtype");
   if (!dtype) dtype = json.get<std::string>("torch_dtype");
   config.dtype = dtype.value_or("");
   config.eos_token_ids = ids_of(json, "eos_token_id");
   config.bos_token_id = json.get<std::int32_t>("bos_token_id");
-  config.pad_token_id = json.get<std::int32_t>("pad_token_id");
-  if (smollm3 && !content.contains("pad_token_id")) config.pad_token_id = 128004;  // as in transformers
+  config.pad_token_id = content.contains("pad_token_id") ? json.get<std::int32_t>("pad_token_id") : type.pad_token_id;
   const double range = json.get<double>("initializer_range").value_or(0);
   if (range != 0) config.initializer_range = range;  // 0 as if left out, likewise
 
-  if (gemma) {
-    detail::read_gemma(json, config);
+  if (type.gemma) {
+    detail::read_gemma(json, type, config);
   } else if (const auto activation = json.find("hidden_act"); activation && !io::json_is(activation->json(), "silu")) {
     json.fail("\"hidden_act\" is ", io::shown(activation->json()), ", which is not supported; expected \"silu\"");
   }
-  detail::require_off(json, "attention_dropout", 0);
+  for (const char* dropout : {"attention_dropout", "resid_pdrop", "embd_pdrop"}) detail::require_off(json, dropout, 0);
   detail::require_off(json, "num_experts", 0);
   detail::require_off(json, "num_local_experts", 0);
   detail::require_off(json, "partial_rotary_factor", 1);
   detail::require_off(json, "quantization_config");
-  config.windows = windows_of(json, config.num_hidden_layers, config.model_type);
-  config.rotates = rotates_of(json, config.num_hidden_layers, smollm3);
+  config.windows = windows_of(json, config.num_hidden_layers, type);
+  config.rotates = rotates_of(json, config.num_hidden_layers, type.name == "smollm3");
   detail::check(config, where);
   return config;
 }

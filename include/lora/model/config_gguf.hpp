@@ -24,11 +24,10 @@ std::vector<Index> windows_in_gguf(std::string_view architecture, Index layers, 
 /// Config::query_scalar of gemma2 and gemma3_text as llama.cpp takes it from the number of layers.
 double gguf_query_scalar(const Config& config);
 
-/// What GGUF calls the architecture of a model: that of llama for mistral as well, which but for windows computes the
-/// same.
+/// What GGUF calls the architecture of a model.
 std::string_view gguf_architecture(const Config& config);
 
-/// A model's config from a GGUF file's metadata and tensors (architectures gemma2, gemma3, llama, qwen2, qwen3,
+/// A model's config from a GGUF file's metadata and tensors (architectures gemma2, gemma3, llama, phi3, qwen2, qwen3,
 /// smollm3).
 Config read_config(const io::Gguf& file);
 

@@ -68,6 +68,43 @@ LORA_INLINE void read_rope_scaling(const io::Gguf& file, const std::string& arch
     rope.attention_factor = factor_of_both * nn::rotary_magnitude(rope);
 }
 
+/// The factors of a tensor that divide a head's frequencies.
+/// Throws   FormatError for other types and extents, and numbers that are not positive
+LORA_INLINE std::vector<float> rope_factors(const io::Gguf& file, const io::StoredTensor& tensor, Index pairs) {
+  if (tensor.dtype != DType::f32 || tensor.shape != Shape{pairs})
+    fail<FormatError>(file.name(), ": ", tensor.name, " is ", name_of(tensor.dtype), " ", to_string(tensor.shape),
+                      "; expected F32 ", to_string(Shape{pairs}));
+  std::vector<float> factors(static_cast<std::size_t>(pairs));
+  std::memcpy(factors.data(), tensor.bytes.data(), tensor.bytes.size());
+  for (const float factor : factors)
+    if (!(factor > 0 && std::isfinite(factor)))
+      fail<FormatError>(file.name(), ": ", tensor.name, " holds ", factor, "; expected positive numbers");
+  return factors;
+}
+
+/// phi3's longrope, whose factors are tensors.
+LORA_INLINE void read_longrope(const io::Gguf& file, const std::string& arch, Config& config) {
+  const auto* const shorter = file.find("rope_factors_short.weight");
+  const auto* const longer = file.find("rope_factors_long.weight");
+  nn::RopeConfig& rope = config.rope;
+  if (rope.scaling != nn::RopeConfig::Scaling::none)
+    fail<FormatError>(file.name(), ": \"", arch,
+                      ".rope.scaling\" has a factor, which no phi3 has; expected the tensors ",
+                      "rope_factors_short.weight and rope_factors_long.weight, or none");
+  if (shorter == nullptr && longer == nullptr) return;
+  if (shorter == nullptr || longer == nullptr)
+    fail<FormatError>(file.name(), ": the tensor rope_factors_", shorter == nullptr ? "short" : "long",
+                      ".weight is missing beside the other one");
+  rope.scaling = nn::RopeConfig::Scaling::longrope;
+  rope.short_factors = rope_factors(file, *shorter, config.head_dim / 2);
+  rope.long_factors = rope_factors(file, *longer, config.head_dim / 2);
+  rope.original_max_position_embeddings = file.at<double>(arch + ".rope.scaling.original_context_length");
+  rope.factor = static_cast<double>(config.max_position_embeddings) / rope.original_max_position_embeddings;
+  // A float32 of what follows from the lengths, or another number.
+  const double given = file.get<double>(arch + ".rope.scaling.attn_factor").value_or(1);
+  if (std::abs(given - nn::rotary_magnitude(rope)) > 1e-6 * given) rope.attention_factor = given;
+}
+
 /// What gemma2 and gemma3 have beside others. Weights of norms are the sums there.
 LORA_INLINE void read_gemma(const io::Gguf& file, const std::string& arch, Config& config) {
   config.post_norms = true;
@@ -96,13 +133,11 @@ LORA_INLINE std::vector<bool> rotates_in_gguf(std::string_view architecture, Ind
   return rotates;
 }
 
-LORA_INLINE std::string_view gguf_architecture(const Config& config) {
-  if (config.model_type == "mistral") return "llama";
-  return config.model_type == "gemma3_text" ? std::string_view("gemma3") : config.model_type;
-}
+LORA_INLINE std::string_view gguf_architecture(const Config& config) { return gguf_architecture(type_of(config)); }
 
 LORA_INLINE std::vector<Index> windows_in_gguf(std::string_view architecture, Index layers, Index window) {
   std::vector<Index> windows(static_cast<std::size_t>(layers), 0);
+  if (architecture == "phi3") return std::vector<Index>(windows.size(), window);
   const std::size_t every = architecture == "gemma2" ? 2 : architecture == "gemma3" ? 6 : 0;
   if (every == 0) return windows;
   for (std::size_t i = 0; i < windows.size(); ++i) windows[i] = i % every < every - 1 ? window : 0;
@@ -122,11 +157,11 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
                       "without adapter_only writes one, and here adapter_name_or_path takes the adapter's folder");
   config.model_type = file.at<std::string>("general.architecture");
   const std::string arch = config.model_type;
-  const bool gemma = arch == "gemma2" || arch == "gemma3";
-  if (arch != "llama" && arch != "qwen2" && arch != "qwen3" && arch != "smollm3" && !gemma)
+  const ModelType* const type = find_gguf_type(arch);
+  if (type == nullptr)
     fail<FormatError>(where, ": \"general.architecture\" is \"", arch,
-                      "\", which is not supported; expected gemma2, gemma3, llama, qwen2, qwen3 or smollm3");
-  if (arch == "gemma3") config.model_type = "gemma3_text";
+                      "\", which is not supported; expected gemma2, gemma3, llama, phi3, qwen2, qwen3 or smollm3");
+  config.model_type = std::string(type->name);
   const auto key = [&](std::string_view name) { return concat(arch, ".", name); };
   config.hidden_size = file.at<Index>(key("embedding_length"));
   config.intermediate_size = file.at<Index>(key("feed_forward_length"));
@@ -142,7 +177,7 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   // A float32 in the file: restore the decimal number of config.json, 1e-5 instead of 9.9999997e-6.
   config.rms_norm_eps = std::stod(concat(static_cast<float>(config.rms_norm_eps)));
   config.rope.theta = std::stod(concat(static_cast<float>(file.get<double>(key("rope.freq_base")).value_or(1e4))));
-  if (gemma) detail::read_gemma(file, arch, config);
+  if (type->gemma) detail::read_gemma(file, arch, config);
 
   const auto refuse = [&](std::string_view name, Index value) {
     fail<FormatError>(where, ": \"", name, "\" is ", value, ", which is not supported");
@@ -150,8 +185,9 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   if (const auto experts = file.get<Index>(key("expert_count")).value_or(0); experts != 0)
     refuse(key("expert_count"), experts);
   const Index window = file.get<Index>(key("attention.sliding_window")).value_or(0);
-  if (gemma && window == 0) refuse(key("attention.sliding_window"), window);
-  if (!gemma && window != 0) refuse(key("attention.sliding_window"), window);
+  const bool takes_windows = type->gemma || type->longrope;
+  if (window < 0 || (type->gemma && window == 0) || (!takes_windows && window > 0))
+    refuse(key("attention.sliding_window"), window);
   if (const auto every = file.get<Index>(key("attention.sliding_window_pattern"));
       every && *every != (arch == "gemma2" ? 2 : 6))
     refuse(key("attention.sliding_window_pattern"), *every);
@@ -168,10 +204,11 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   if (embedding == nullptr) fail<FormatError>(where, ": the tensor token_embd.weight is missing");
   config.vocab_size = embedding->shape[0];
   config.tie_word_embeddings = file.find("output.weight") == nullptr;
+  config.fused = type->fused;
   config.qkv_bias = file.find("blk.0.attn_q.bias") != nullptr;
   config.o_bias = file.find("blk.0.attn_output.bias") != nullptr;
   config.mlp_bias = file.find("blk.0.ffn_gate.bias") != nullptr;
-  config.qk_norm = arch == "qwen3" || arch == "gemma3";
+  config.qk_norm = type->qk_norm;
   config.rotates = rotates_in_gguf(arch, config.num_hidden_layers);
   config.windows = windows_in_gguf(arch, config.num_hidden_layers, window);
   for (const auto* name : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"})
@@ -179,16 +216,10 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
         id && std::count(config.eos_token_ids.begin(), config.eos_token_ids.end(), *id) == 0)
       config.eos_token_ids.push_back(*id);
   config.bos_token_id = file.get<std::int32_t>("tokenizer.ggml.bos_token_id");
+  if (type->longrope) detail::read_longrope(file, arch, config);
   detail::check(config, where);
   if (const auto* factors = file.find("rope_freqs.weight"); factors != nullptr) {
-    if (factors->dtype != DType::f32 || factors->shape != Shape{config.head_dim / 2})
-      fail<FormatError>(where, ": rope_freqs.weight is ", name_of(factors->dtype), " ", to_string(factors->shape),
-                        "; expected F32 ", to_string(Shape{config.head_dim / 2}));
-    config.rope.frequency_factors.resize(static_cast<std::size_t>(config.head_dim / 2));
-    std::memcpy(config.rope.frequency_factors.data(), factors->bytes.data(), factors->bytes.size());
-    for (const float factor : config.rope.frequency_factors)
-      if (!(factor > 0 && std::isfinite(factor)))
-        fail<FormatError>(where, ": rope_freqs.weight holds ", factor, "; expected positive numbers");
+    config.rope.frequency_factors = detail::rope_factors(file, *factors, config.head_dim / 2);
     detail::recognise_llama3(config.rope, config.head_dim);
     detail::check_rope(config.rope, config.head_dim, where);
   }

@@ -9,10 +9,10 @@ namespace lora::model::detail {
 /// away.
 LORA_INLINE void write_windows(io::Json& json, const Config& config) {
   const Index window = narrowest_window(config);
-  if (window > 0 || config.model_type == "mistral")
-    json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
-  if (window == 0 || config.model_type == "mistral") return;
-  if (!is_gemma(config.model_type)) json["use_sliding_window"] = true;
+  const WindowRule rule = type_of(config).windows;
+  if (window > 0 || rule == WindowRule::all) json["sliding_window"] = window > 0 ? io::Json(window) : io::Json(nullptr);
+  if (window == 0 || rule == WindowRule::all) return;
+  if (rule != WindowRule::alternate) json["use_sliding_window"] = true;
   json["layer_types"] = io::Json::array();
   for (const Index own : config.windows)
     json["layer_types"].push_back(own > 0 ? "sliding_attention" : "full_attention");
@@ -63,15 +63,7 @@ LORA_INLINE std::vector<Index> unwritable_no_rope_layers(const Config& config) {
   return layers;
 }
 
-LORA_INLINE std::string_view class_of(const Config& config) {
-  constexpr std::pair<std::string_view, std::string_view> classes[] = {
-      {"gemma2", "Gemma2ForCausalLM"},   {"gemma3_text", "Gemma3ForCausalLM"}, {"llama", "LlamaForCausalLM"},
-      {"mistral", "MistralForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"},        {"qwen3", "Qwen3ForCausalLM"},
-      {"smollm3", "SmolLM3ForCausalLM"}};
-  for (const auto& [type, name] : classes)
-    if (type == config.model_type) return name;
-  return {};
-}
+LORA_INLINE std::string_view class_of(const Config& config) { return type_of(config).class_name; }
 
 LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const std::string& where) {
   if (!config.rope.frequency_factors.empty())
@@ -89,18 +81,15 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
   json["vocab_size"] = config.vocab_size;
   if (config.max_position_embeddings > 0) json["max_position_embeddings"] = config.max_position_embeddings;
   json["rms_norm_eps"] = config.rms_norm_eps;
-  if (detail::is_gemma(config.model_type)) {
+  const ModelType& type = type_of(config);
+  if (type.gemma) {
     detail::write_gemma(json, config);
   } else {
     json["hidden_act"] = "silu";
   }
   json["tie_word_embeddings"] = config.tie_word_embeddings;
-  if (config.model_type == "llama" || config.model_type == "smollm3") {
-    json["attention_bias"] = config.o_bias;
-    json["mlp_bias"] = config.mlp_bias;
-  } else if (config.model_type == "qwen3" || detail::is_gemma(config.model_type)) {
-    json["attention_bias"] = config.qkv_bias;
-  }
+  if (type.attention_bias) json["attention_bias"] = type.mlp_bias ? config.o_bias : config.qkv_bias;
+  if (type.mlp_bias) json["mlp_bias"] = config.mlp_bias;
   detail::write_windows(json, config);
   json["rope_theta"] = config.rope.theta;
   const auto& rope = config.rope;
@@ -130,6 +119,14 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
             std::pair("mscale_all_dim", rope.mscale_all_dim)})
         if (value != 0) json["rope_scaling"][name] = value;
       if (!rope.truncate) json["rope_scaling"]["truncate"] = false;
+      break;
+    case nn::RopeConfig::Scaling::longrope:
+      json["original_max_position_embeddings"] = static_cast<Index>(rope.original_max_position_embeddings);
+      json["rope_scaling"] = io::json_object(
+          {{"type", "longrope"}, {"short_factor", rope.short_factors}, {"long_factor", rope.long_factors}});
+      if (rope.factor != static_cast<double>(config.max_position_embeddings) / rope.original_max_position_embeddings)
+        json["rope_scaling"]["factor"] = rope.factor;
+      if (rope.attention_factor != 0) json["rope_scaling"]["attention_factor"] = rope.attention_factor;
       break;
   }
   if (config.model_type == "smollm3" || !unwritable_no_rope_layers(config).empty())

@@ -271,6 +271,7 @@ typename Decoder<D, T>::OwnTensor Decoder<D, T>::own(const TensorInfo& info) {
 template <AnyDevice D, class T>
 void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, Index b_group) {
   if (params_->shares_values()) fail<Error>("[decoder] an adapter's matrices are small, and not shared out by ranks");
+  name_targets(adapter, config_);
   params_->clear();
   for (Index i = 0; i < stack_.size(); ++i) {
     const auto groups = stack_.layer(i).inner().groups();
@@ -284,7 +285,7 @@ void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, 
     };
     params_->begin_layer(i);
     for (std::size_t j = 0; j < groups.size(); ++j)
-      groups[j]->attach(*params_, group_path(i, projection_groups[j]), ranks(*groups[j]), adapter.dropout);
+      groups[j]->attach(*params_, group_path(i, groups_of(config_)[j]), ranks(*groups[j]), adapter.dropout);
   }
   if (params_->entries().empty()) fail<ConfigError>("the adapter targets no projection of this model");
   add_own([&](const TensorInfo& info) { return adapter.trains_whole(info) || (trains && trains(info)); });

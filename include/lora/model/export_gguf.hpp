@@ -37,8 +37,8 @@ std::vector<io::TensorDeclaration> gguf_tensors(const Config& config, DType dtyp
 
 namespace detail {
 
-/// The tensor rope_freqs.weight, which has Llama 3.1's scaling; empty for other models.
-std::vector<float> gguf_rope_factors(const Config& config);
+/// Tensors of factors that divide frequencies, by their names: Llama 3.1's scaling, phi3's longrope; none for others.
+std::vector<std::pair<std::string, std::vector<float>>> gguf_rope_tensors(const Config& config);
 
 /// Puts the rows of whole heads into the order that a file has them in. Shapes   values (rows, columns)
 std::vector<float> permuted(std::vector<float> values, Index rows, Index heads);
@@ -56,7 +56,7 @@ void write_gguf_tensors(D& dev, Decoder<D, T>& model, DType dtype, io::GgufWrite
                         Index at_once = Index{1} << 20) {
   const auto declared = gguf_tensors(model.config(), dtype);
   std::size_t next = 0;
-  if (const auto factors = detail::gguf_rope_factors(model.config()); !factors.empty())
+  for (const auto& [name, factors] : detail::gguf_rope_tensors(model.config()))
     writer.add(declared[next++].name, std::as_bytes(std::span(factors)));
   for (const TensorInfo& info : tensors_of(model.config())) {
     const io::TensorDeclaration& tensor = declared[next++];

@@ -43,6 +43,11 @@ LORA_INLINE void add_rope(io::GgufMetadata& metadata, const std::string& arch, c
   number("freq_base", rope.theta);
   if (config.window_rope) number("freq_base_swa", config.window_rope->theta);
   using Scaling = nn::RopeConfig::Scaling;
+  if (rope.scaling == Scaling::longrope) {
+    metadata.add(arch + ".rope.scaling.original_context_length",
+                 static_cast<std::uint32_t>(rope.original_max_position_embeddings));
+    number("scaling.attn_factor", nn::rotary_magnitude(rope));
+  }
   if (rope.scaling != Scaling::linear && rope.scaling != Scaling::yarn) return;
   metadata.add(arch + ".rope.scaling.type", rope.scaling == Scaling::linear ? "linear" : "yarn");
   number("scaling.factor", rope.factor);
@@ -55,16 +60,19 @@ LORA_INLINE void add_rope(io::GgufMetadata& metadata, const std::string& arch, c
     number("scaling.attn_factor", factor);
 }
 
-LORA_INLINE std::vector<float> gguf_rope_factors(const Config& config) {
+LORA_INLINE std::vector<std::pair<std::string, std::vector<float>>> gguf_rope_tensors(const Config& config) {
   const nn::RopeConfig& rope = config.rope;
-  if (!rope.frequency_factors.empty()) return rope.frequency_factors;
+  if (rope.scaling == nn::RopeConfig::Scaling::longrope)
+    return {{"rope_factors_long.weight", rope.long_factors}, {"rope_factors_short.weight", rope.short_factors}};
+  constexpr const char* name = "rope_freqs.weight";
+  if (!rope.frequency_factors.empty()) return {{name, rope.frequency_factors}};
   if (rope.scaling != nn::RopeConfig::Scaling::llama3) return {};
   nn::RopeConfig plain;
   plain.theta = rope.theta;
   std::vector<float> factors = nn::inverse_frequencies(plain, config.head_dim);
   const std::vector<float> scaled = nn::inverse_frequencies(rope, config.head_dim);
   for (std::size_t i = 0; i < factors.size(); ++i) factors[i] /= scaled[i];
-  return factors;
+  return {{name, std::move(factors)}};
 }
 
 LORA_INLINE std::vector<float> permuted(std::vector<float> values, Index rows, Index heads) {
@@ -126,13 +134,14 @@ LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
              arch == "smollm3" ? "every fourth layer without, and the others with it"
                                : "all with it: export a smollm3 or use transformers");
   const Index window = narrowest_window(config);
-  if (detail::is_gemma(config.model_type)) {
+  const bool llama = arch == "llama", qwen2 = arch == "qwen2", phi3 = arch == "phi3";
+  if (type_of(config).gemma) {
     detail::check_gemma(config, arch, window, refuse);
-  } else if (window > 0) {
+  } else if (window > 0 && !phi3) {
     refuse(concat("attention has a sliding window of ", window, " tokens"), "none");
   }
-  const bool llama = arch == "llama", qwen2 = arch == "qwen2";
-  if (!detail::gguf_rope_factors(config).empty() && !llama)
+  const bool longrope = config.rope.scaling == nn::RopeConfig::Scaling::longrope;
+  if (!detail::gguf_rope_tensors(config).empty() && !llama && !longrope)
     refuse("rope_scaling is Llama 3.1's", "none, linear or yarn");
   if (config.rope.scaling == nn::RopeConfig::Scaling::yarn && !config.rope.truncate)
     refuse("rope_scaling has \"truncate\" false", "true");
@@ -140,7 +149,7 @@ LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
   if (!config.qkv_bias && qwen2) refuse("q, k and v have no biases", "them");
   if (config.o_bias && !llama) refuse("o_proj has a bias", "none");
   if (config.mlp_bias && !llama) refuse("the projections of the MLP have biases", "none");
-  if (qwen2 && config.num_attention_heads * config.head_dim != config.hidden_size)
+  if ((qwen2 || phi3) && config.num_attention_heads * config.head_dim != config.hidden_size)
     refuse(concat(config.num_attention_heads, " heads of ", config.head_dim, " columns"),
            concat("as many columns in all as the model, ", config.hidden_size));
 }
@@ -176,8 +185,8 @@ LORA_INLINE io::GgufMetadata gguf_metadata(const Config& config, DType dtype, co
 
 LORA_INLINE std::vector<io::TensorDeclaration> gguf_tensors(const Config& config, DType dtype) {
   std::vector<io::TensorDeclaration> tensors;
-  if (const auto factors = detail::gguf_rope_factors(config); !factors.empty())
-    tensors.push_back({"rope_freqs.weight", DType::f32, {static_cast<Index>(factors.size())}});
+  for (const auto& [name, factors] : detail::gguf_rope_tensors(config))
+    tensors.push_back({name, DType::f32, {std::ssize(factors)}});
   for (const TensorInfo& info : tensors_of(config)) {
     const bool is_vector = info.shape.rank() == 1;
     tensors.push_back(

@@ -60,7 +60,7 @@ class LayerBuilder {
  private:
   // Those of a group of the layout. Its number tells its dropout from that of the layer's others.
   nn::LoraLinear<D, T> projections(Index layer, std::size_t number) const {
-    const ProjectionGroup& group = projection_groups[number];
+    const ProjectionGroup& group = groups_of(config_)[number];
     const std::string prefix = group_path(layer, group);
     std::vector<std::pair<std::string, nn::Linear<D, T>>> linears;
     std::vector<std::string> weights;

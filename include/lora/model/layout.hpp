@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lora/model/config.hpp"
 
@@ -38,10 +39,14 @@ constexpr Index model_width(const Config& c) { return c.hidden_size; }
 constexpr Index hidden_width(const Config& c) { return c.intermediate_size; }
 constexpr Index query_width(const Config& c) { return c.num_attention_heads * c.head_dim; }
 constexpr Index key_width(const Config& c) { return c.num_key_value_heads * c.head_dim; }
+constexpr Index qkv_width(const Config& c) { return query_width(c) + 2 * key_width(c); }
+constexpr Index gate_up_width(const Config& c) { return 2 * c.intermediate_size; }
 
 }  // namespace detail
 
 /// The projections of a layer in their order. All of them are what an adapter can target.
+/// fused_projections: where those of one input are one matrix, with rows of q, k and v, or of gate and up, one below
+/// the other.
 inline constexpr std::array<Projection, 7> projections = {{
     {"q_proj", "attn_q", detail::query_width, detail::model_width, &Config::qkv_bias, &Config::num_attention_heads},
     {"k_proj", "attn_k", detail::key_width, detail::model_width, &Config::qkv_bias, &Config::num_key_value_heads},
@@ -52,6 +57,13 @@ inline constexpr std::array<Projection, 7> projections = {{
     {"down_proj", "ffn_down", detail::model_width, detail::hidden_width, &Config::mlp_bias},
 }};
 
+inline constexpr std::array<Projection, 4> fused_projections = {{
+    {"qkv_proj", "attn_qkv", detail::qkv_width, detail::model_width, &Config::qkv_bias},
+    {"o_proj", "attn_output", detail::model_width, detail::query_width, &Config::o_bias},
+    {"gate_up_proj", "ffn_up", detail::gate_up_width, detail::model_width, &Config::mlp_bias},
+    {"down_proj", "ffn_down", detail::model_width, detail::hidden_width, &Config::mlp_bias},
+}};
+
 /// The groups of a layer, of which nn::Block::groups has the modules in the same order.
 inline constexpr std::array<ProjectionGroup, 4> projection_groups = {{
     {"self_attn", std::span(projections).subspan(0, 3)},
@@ -59,6 +71,33 @@ inline constexpr std::array<ProjectionGroup, 4> projection_groups = {{
     {"mlp", std::span(projections).subspan(4, 2)},
     {"mlp", std::span(projections).subspan(6, 1)},
 }};
+
+inline constexpr std::array<ProjectionGroup, 4> fused_groups = {{
+    {"self_attn", std::span(fused_projections).subspan(0, 1)},
+    {"self_attn", std::span(fused_projections).subspan(1, 1)},
+    {"mlp", std::span(fused_projections).subspan(2, 1)},
+    {"mlp", std::span(fused_projections).subspan(3, 1)},
+}};
+
+/// Those of a model.
+inline const std::array<ProjectionGroup, 4>& groups_of(const Config& config) {
+  return config.fused ? fused_groups : projection_groups;
+}
+
+/// The names of a model's projections.
+inline std::vector<std::string> projection_names_of(const Config& config) {
+  std::vector<std::string> names;
+  for (const ProjectionGroup& group : groups_of(config))
+    for (const Projection& p : group.projections) names.emplace_back(p.name);
+  return names;
+}
+
+/// The same in a message: "qkv_proj, o_proj, gate_up_proj, down_proj".
+inline std::string projection_list(const Config& config) {
+  std::string text;
+  for (const std::string& name : projection_names_of(config)) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
 
 inline constexpr auto projection_names = [] {
   std::array<std::string_view, projections.size()> names;
@@ -78,13 +117,13 @@ inline std::string group_path(Index layer, const ProjectionGroup& group) {
 
 /// Where a projection of a layer stands in the model: "model.layers.3.self_attn.q_proj".
 inline std::string module_path(Index layer, std::string_view projection) {
-  const auto* const group =
-      std::find_if(projection_groups.begin(), projection_groups.end(), [&](const ProjectionGroup& one) {
-        return std::any_of(one.projections.begin(), one.projections.end(),
-                           [&](const Projection& p) { return p.name == projection; });
-      });
-  return group_path(layer, group == projection_groups.end() ? projection_groups.back() : *group) +
-         std::string(projection);
+  const ProjectionGroup* found = &projection_groups.back();
+  for (const auto* groups : {&projection_groups, &fused_groups})
+    for (const ProjectionGroup& group : *groups)
+      if (std::any_of(group.projections.begin(), group.projections.end(),
+                      [&](const Projection& p) { return p.name == projection; }))
+        found = &group;
+  return group_path(layer, *found) + std::string(projection);
 }
 
 }  // namespace lora::model

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
+#include "lora/model/model_type.hpp"
 #include "lora/model/presets.hpp"
 
 namespace lora::model {
@@ -50,10 +51,8 @@ LORA_INLINE io::Json preset_config(std::string_view name) {
   for (const Preset& preset : presets()) {
     if (preset.name != name) continue;
     const std::string_view type = preset.model_type;
-    const std::string_view architecture = type == "qwen3"   ? "Qwen3ForCausalLM"
-                                          : type == "qwen2" ? "Qwen2ForCausalLM"
-                                                            : "LlamaForCausalLM";
-    io::Json json = io::json_object({{"architectures", io::Json::array({std::string(architecture)})},
+    const std::string architecture(find_model_type(type)->class_name);
+    io::Json json = io::json_object({{"architectures", io::Json::array({architecture})},
                                      {"model_type", std::string(type)},
                                      {"vocab_size", preset.vocab_size},
                                      {"hidden_size", preset.hidden_size},

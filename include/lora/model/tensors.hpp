@@ -54,7 +54,7 @@ inline Index shared_layer(const Config& config, const TensorInfo& info) {
 }
 
 /// What is added to the weights of norms where a model folder has them. GGUF files have the sums.
-inline double folder_norm_offset(const Config& config) { return detail::is_gemma(config.model_type) ? 1 : 0; }
+inline double folder_norm_offset(const Config& config) { return type_of(config).gemma ? 1 : 0; }
 
 /// Weights of a norm for a file whose offset is less by `more` than that which they are computed with.
 inline void move_weights(std::span<float> weights, double more) {

@@ -25,7 +25,7 @@ LORA_INLINE std::vector<TensorInfo> tensors_of(const Config& c) {
       add({concat(prefix, name, ".weight"), concat(blk, gguf, ".weight"), {size}, Kind::norm, layer, {}, name});
     };
     const auto project = [&](std::string_view half) {
-      for (const ProjectionGroup& group : projection_groups) {
+      for (const ProjectionGroup& group : groups_of(c)) {
         if (group.half != half) continue;
         for (const Projection& p : group.projections) {
           const std::string path = group_path(layer, group) + std::string(p.name);

@@ -84,9 +84,11 @@ LORA_INLINE void Source::finish() const {
   std::set<std::string> known;
   for (const TensorInfo& info : tensors_of(config_)) known.insert(file_name_of(info));
   std::string extra;
+  const bool longrope = config_.rope.scaling == nn::RopeConfig::Scaling::longrope;
   for (const auto& tensor : tensors()) {
     // What old versions of transformers saved of a rotary embedding follows from config.json.
-    const bool rotary = tensor.name.find(".rotary_emb.") != tensor.name.npos || tensor.name == "rope_freqs.weight";
+    const bool rotary = tensor.name.find(".rotary_emb.") != tensor.name.npos || tensor.name == "rope_freqs.weight" ||
+                        (longrope && tensor.name.starts_with("rope_factors_"));
     if (rotary || known.count(tensor.name) != 0) continue;
     if (config_.tie_word_embeddings && tensor.name == "lm_head.weight") continue;  // the embedding once more
     extra += (extra.empty() ? "" : ", ") + tensor.name;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numbers>
 #include <span>
 #include <string>
@@ -17,7 +18,7 @@ namespace lora::nn {
 
 /// Rotary settings as config.json has them.
 struct RopeConfig {
-  enum class Scaling { none, linear, llama3, yarn };
+  enum class Scaling { none, linear, llama3, yarn, longrope };
 
   double theta = 10000;
   Scaling scaling = Scaling::none;
@@ -27,19 +28,25 @@ struct RopeConfig {
   double original_max_position_embeddings = 0;
   double beta_fast = 32;                   ///< yarn
   double beta_slow = 1;                    ///< yarn
-  double attention_factor = 0;             ///< yarn; 0: from factor, mscale and mscale_all_dim
+  double attention_factor = 0;             ///< yarn, longrope; 0: from factor, mscale and mscale_all_dim
   double mscale = 0;                       ///< yarn
   double mscale_all_dim = 0;               ///< yarn
   bool truncate = true;                    ///< yarn: round the ramp's ends to whole dimensions
   std::vector<float> frequency_factors{};  ///< GGUF's rope_freqs.weight: divides the frequencies; replaces scaling
+  std::vector<float> short_factors{};      ///< longrope: divide the frequencies up to the original length
+  std::vector<float> long_factors{};       ///< longrope: those of longer sequences, which are not computed
 };
 
 /// The angle per position of each of the C/2 pairs, in float32 as the models were trained with.
 /// Source   Su et al. 2021; Chen et al. 2023 (linear); Llama 3.1 (llama3); Peng et al. 2023 (yarn)
 std::vector<float> inverse_frequencies(const RopeConfig& config, Index width);
 
-/// The factor of cos and sin with yarn; 1 otherwise.
+/// The factor of cos and sin with yarn and longrope; 1 otherwise.
 double rotary_magnitude(const RopeConfig& config);
+
+/// The longest sequence that is rotated as transformers does: with longrope's factors for short ones. Longer ones have
+/// others there, all of their rows.
+Index longest_rotation(const RopeConfig& config);
 
 /// The tables cos, sin (P, C/2), grown on demand; shared by all layers.
 template <AnyDevice D, class T>
@@ -51,11 +58,16 @@ class Rotary {
     if (!config.frequency_factors.empty() && static_cast<Index>(config.frequency_factors.size()) != width / 2)
       fail<ShapeError>("[rotary] ", config.frequency_factors.size(), " frequency factors for heads of ", width,
                        " columns");
+    longest_ = longest_rotation(config);
   }
 
   /// Grows the tables to hold `max_position`, to twice as many rows at least, so that a long generation computes each
   /// row once and copies few of them. To be called before a pass.
+  /// Throws   ConfigError for positions beyond longest_rotation
   void reach(D& dev, Index max_position) {
+    if (max_position >= longest_)  // which the tables may go beyond
+      fail<ConfigError>("[rotary] a sequence of ", max_position + 1, " tokens; beyond ", longest_, " the model's ",
+                        "longrope scaling has other factors, which are not supported; expected no more");
     if (max_position < cos_.rows()) return;
     const Index old = cos_.rows(), rows = std::max((max_position + 1 + 255) / 256 * 256, 2 * old);
     const auto half = static_cast<std::size_t>(width_ / 2), count = static_cast<std::size_t>(rows - old);
@@ -90,6 +102,7 @@ class Rotary {
   }
 
   std::vector<float> frequencies_;
+  Index longest_ = std::numeric_limits<Index>::max();
   double magnitude_ = 1;
   Index width_ = 0;
   Tensor<D, Accum<T>> cos_;  // (P, C/2)

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "lora/core/config.hpp"
 #include "lora/nn/rotary.hpp"
@@ -56,6 +58,9 @@ LORA_INLINE std::vector<float> inverse_frequencies(const RopeConfig& config, Ind
         f = f / config.factor * ramp + f * (1 - ramp);
         break;
       }
+      case RopeConfig::Scaling::longrope:
+        f /= static_cast<double>(config.short_factors[i]);
+        break;
     }
     if (!config.frequency_factors.empty()) f = plain(i) / static_cast<double>(config.frequency_factors[i]);
     frequencies[i] = static_cast<float>(f);
@@ -64,14 +69,25 @@ LORA_INLINE std::vector<float> inverse_frequencies(const RopeConfig& config, Ind
 }
 
 LORA_INLINE double rotary_magnitude(const RopeConfig& config) {
-  if (config.scaling != RopeConfig::Scaling::yarn) return 1;
+  if (config.scaling != RopeConfig::Scaling::yarn && config.scaling != RopeConfig::Scaling::longrope) return 1;
   if (config.attention_factor != 0) return config.attention_factor;
+  if (config.scaling == RopeConfig::Scaling::longrope)
+    return config.factor <= 1
+               ? 1.0
+               : std::sqrt(1 + std::log(config.factor) / std::log(config.original_max_position_embeddings));
   const auto magnitude = [&](double scale) {
     return config.factor <= 1 ? 1.0 : 0.1 * scale * std::log(config.factor) + 1.0;
   };
   if (config.mscale != 0 && config.mscale_all_dim != 0)
     return magnitude(config.mscale) / magnitude(config.mscale_all_dim);
   return magnitude(1);
+}
+
+LORA_INLINE Index longest_rotation(const RopeConfig& config) {
+  const bool longrope = config.scaling == RopeConfig::Scaling::longrope;
+  return longrope && config.long_factors != config.short_factors
+             ? static_cast<Index>(config.original_max_position_embeddings)
+             : std::numeric_limits<Index>::max();
 }
 
 }  // namespace lora::nn

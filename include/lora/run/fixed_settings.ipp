@@ -83,22 +83,24 @@ LORA_INLINE io::Json model_settings(const model::Source& source) {
                                    {"attention_bias", shape.qkv_bias},
                                    {"mlp_bias", shape.mlp_bias},
                                    {"tie_word_embeddings", shape.tie_word_embeddings}});
-  const char* const kinds[] = {"default", "linear", "llama3", "yarn"};
+  const char* const kinds[] = {"default", "linear", "llama3", "yarn", "longrope"};
   json["rope_type"] = kinds[static_cast<std::size_t>(rope.scaling)];
   const auto note = [&](std::initializer_list<Scaling> of, const char* name, const auto& value) {
     if (std::find(of.begin(), of.end(), rope.scaling) != of.end()) json[concat("rope ", name)] = value;
   };
-  note({Scaling::linear, Scaling::llama3, Scaling::yarn}, "factor", rope.factor);
-  note({Scaling::llama3, Scaling::yarn}, "original_max_position_embeddings", rope.original_max_position_embeddings);
+  note({Scaling::linear, Scaling::llama3, Scaling::yarn, Scaling::longrope}, "factor", rope.factor);
+  note({Scaling::llama3, Scaling::yarn, Scaling::longrope}, "original_max_position_embeddings",
+       rope.original_max_position_embeddings);
   note({Scaling::llama3}, "low_freq_factor", rope.low_freq_factor);
   note({Scaling::llama3}, "high_freq_factor", rope.high_freq_factor);
   note({Scaling::yarn}, "beta_fast", rope.beta_fast);
   note({Scaling::yarn}, "beta_slow", rope.beta_slow);
-  note({Scaling::yarn}, "attention_factor", rope.attention_factor);
+  note({Scaling::yarn, Scaling::longrope}, "attention_factor", rope.attention_factor);
+  note({Scaling::longrope}, "short_factor", rope.short_factors);
   note({Scaling::yarn}, "mscale", rope.mscale);
   note({Scaling::yarn}, "mscale_all_dim", rope.mscale_all_dim);
   note({Scaling::yarn}, "truncate", rope.truncate);
-  if (model::detail::is_gemma(shape.model_type)) {
+  if (model::type_of(shape).gemma) {
     json["query_pre_attn_scalar"] = shape.query_scalar;
     json["attn_logit_softcapping"] = shape.attention_cap;
     json["final_logit_softcapping"] = shape.logit_cap;

@@ -171,7 +171,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        train,
        &C::lora_target,
        any,
-       {"all", "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+       {"all", "q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "gate_proj", "up_proj", "gate_up_proj", "down_proj"},
        "all",
        "Projections that get an adapter"},
       {"additional_target",
