@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
+#include "lora/model/blueprint.hpp"
 #include "lora/train/evaluate.hpp"
 #include "support/effort.hpp"
+#include "support/message_of.hpp"
 #include "support/quiet.hpp"
 #include "support/random_gguf.hpp"
 #include "support/small_training.hpp"
@@ -219,7 +221,7 @@ Outcome run_on_both(First& first, Second& second, const Subject& subject, const 
 }  // namespace
 
 TEST_CASE("ascend run: all weights of every type of model train as on the CPU, within roundings") {
-  for (const std::string family : {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
+  for (const std::string family : {"gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
     constexpr auto left_out = "ascend run: all weights of each type of model, one of two precisions";
     if (test::effort(true, family[0] != 'q', left_out)) check_full<float>(family);
     if (test::effort(true, family[0] == 'q', left_out)) check_full<bf16>(family);
@@ -291,12 +293,29 @@ TEST_CASE("ascend run: weights of GGUF's blocks: Q8_0 stays as it is, others are
 }
 
 TEST_CASE("ascend run: every type of model trains as on the CPU, within roundings, and repeats its bits") {
-  for (const std::string family : {"llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
+  for (const std::string family : {"gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3", "smollm3"}) {
     constexpr auto left_out = "ascend run: of each type of model, two of three precisions";
     if (test::effort(true, family == "llama" || family == "mistral", left_out)) check_family<float>(family);
     if (test::effort(true, family[0] == 'q', left_out)) check_family<bf16>(family);
-    if (test::effort(true, family == "phi3" || family == "smollm3", left_out)) check_family<f16>(family);
+    if (test::effort(true, family == "phi3" || family == "smollm3" || family[0] == 'g', left_out))
+      check_family<f16>(family);
   }
+}
+
+TEST_CASE("ascend run: a model with soft caps is refused before its weights are read, and by plans") {
+  const TempFolder folder = TempFolder::in_memory();
+  test::RandomModel shape;
+  shape.family = "gemma2";
+  write_random_model(folder / "model", shape);
+  const auto source = model::Source::open(folder / "model");
+  const std::string expected =
+      "models of type gemma2 have soft caps (attn_logit_softcapping, final_logit_softcapping), which NPUs do not "
+      "compute; allowed: device cpu";
+  on_stand_in([&] {
+    Npu dev;
+    CHECK(test::message_of<ConfigError>([&] { model::Decoder<Npu, float> decoder(dev, source); }) == expected);
+    CHECK(test::message_of<ConfigError>([&] { model::shape_of<Npu, float>(model::blueprint_of(source)); }) == expected);
+  });
 }
 
 TEST_CASE("ascend run: with weights or the optimizer's state on the host, the same bits") {

@@ -47,6 +47,14 @@ inline Subject subject_of(const std::string& family, Index layers = 2) {
     s.recomputed = 1;
   }
   if (family == "mistral" || family == "phi3") s.model.more = {{"sliding_window", 4}};
+  if (family.starts_with("gemma")) {
+    std::vector<std::string> types(static_cast<std::size_t>(layers), "sliding_attention");
+    types[1] = "full_attention";
+    s.model.tied = true;
+    s.model.more = {{"sliding_window", 4}, {"layer_types", types}, {"query_pre_attn_scalar", 2}};
+    if (family == "gemma2") s.model.more.update({{"attn_logit_softcapping", 0.75}, {"final_logit_softcapping", 2}});
+    s.recomputed = 1;
+  }
   if (family == "smollm3") {
     std::vector<int> rotates(static_cast<std::size_t>(layers), 1);
     rotates[1] = 0;
