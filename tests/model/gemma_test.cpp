@@ -239,7 +239,7 @@ TEST_CASE("gemma: a GGUF file as a converter writes it computes what the folder 
         writer.add(arch + ".final_logit_softcapping", 2.5f);
       } else {
         writer.add(arch + ".rope.freq_base_swa", 50.0f);
-        writer.add(arch + ".rope.scaling.type", std::string_view("linear"));
+        writer.add(arch + ".rope.scaling.type", std::string("linear"));
         writer.add(arch + ".rope.scaling.factor", 2.0f);
       }
     };
