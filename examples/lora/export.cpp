@@ -39,6 +39,13 @@ std::vector<std::int32_t> ends_of(const model::Source& source, const run::Talk& 
   return ids;
 }
 
+/// Warns of what llama.cpp computes otherwise, although its file says it.
+void warn_of_window(const model::Config& shape) {
+  if (const Index window = model::narrowest_window(shape); window > 0)
+    log::warn("llama.cpp computes a phi3 without its sliding window of ", window,
+              " tokens: behind longer texts it gives other answers");
+}
+
 /// Opens the file, lets `fill` write its tensors, and makes it appear. Returns its size.
 template <class Fill>
 std::uint64_t write_file(const settings::Config& config, const io::GgufMetadata& metadata,
@@ -67,6 +74,7 @@ int export_adapter(const settings::Config& config, const model::Source& source, 
     fail<FormatError>(folder.native(), ": is of a base with a sliding window of ", window,
                       " tokens, which its GGUF file can't say; expected a base without");
   const model::GgufAdapter adapter(model::open_adapter(folder), source.config(), model::gguf_dtype(config.outtype));
+  warn_of_window(source.config());
   const auto bytes = write_file(config, adapter.metadata(name_in_file(config.adapter_name_or_path)), adapter.tensors(),
                                 [&](io::GgufWriter& writer) { adapter.write(writer); });
   if (const auto chat = tokenizer::read_chat_files(folder); !chat.chat_template.empty() || !chat.eos_token.empty())
@@ -96,6 +104,7 @@ int run_export(Request& request) {
                     {.chat_template = learnt.empty() ? tokenizer->chat_template() : learnt,
                      .stop_ids = ends_of(source, talk),
                      .bos_id = shape.bos_token_id});
+  warn_of_window(shape);
   const auto tensors = model::gguf_tensors(shape, dtype);
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   auto decoder = open_decoder<float>(dev, source, config);

@@ -402,8 +402,8 @@ TEST_CASE("adapter: adapter_config.json has every field of PEFT's, whether it sa
   CHECK(io::to_text(model::to_json(config), -1) ==
         "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"auto_mapping\":null,\"base_model_name_or_path\":null,"
         "\"revision\":null,\"inference_mode\":true,\"r\":8,\"lora_alpha\":16,\"lora_dropout\":0.0,\"use_rslora\":false,"
-        "\"use_dora\":false,\"target_modules\":[\"q_proj\",\"k_proj\",\"v_proj\",\"o_proj\",\"gate_proj\",\"up_proj\","
-        "\"down_proj\"],\"exclude_modules\":null,\"bias\":\"none\",\"fan_in_fan_out\":false,\"init_lora_weights\":true,"
+        "\"use_dora\":false,\"target_modules\":\"all-linear\",\"exclude_modules\":null,\"bias\":\"none\",\"fan_in_fan_"
+        "out\":false,\"init_lora_weights\":true,"
         "\"rank_pattern\":{},\"alpha_pattern\":{},\"layers_to_transform\":null,\"layers_pattern\":null,"
         "\"modules_to_save\":null}");
   config.rank = 3;

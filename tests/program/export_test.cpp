@@ -148,6 +148,25 @@ TEST_CASE("program: export writes an adapter alone") {
   CHECK(file.find("blk.0.attn_q.weight.lora_b")->shape[1] == 3);
 }
 
+TEST_CASE("program: export warns that llama.cpp computes a phi3 without its window, and writes it") {
+  const Subject s;
+  for (const bool windowed : {true, false}) {
+    const std::string name = windowed ? "window" : "none";
+    const test::RandomModel shape{
+        .family = "phi3", .vocabulary = 264, .more = {{"sliding_window", windowed ? io::Json(5) : io::Json()}}};
+    test::write_random_model(s.temp / name, shape);
+    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+      std::filesystem::copy_file(s.temp / "base" / file, s.temp / name / file);
+    const auto outcome = test::run_program(LORA_PROGRAM, {"export", "--model_name_or_path", (s.temp / name).native(),
+                                                          s.file((name + ".gguf").c_str()), "--outtype=f32"});
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    CHECK(test::holds(outcome.errors, ": a phi3 model, f32, "));
+    CHECK(windowed == test::holds(outcome.errors, "llama.cpp computes a phi3 without its sliding window of 5 tokens"));
+    CHECK(s.answer(s.temp / (name + ".gguf")) == s.answer(s.temp / name));
+  }
+}
+
 TEST_CASE("program: export refuses with one line, and leaves nothing") {
   const Subject s;
   io::write_file(s.temp / "there.gguf", std::string_view("mine"));
