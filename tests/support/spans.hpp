@@ -40,8 +40,8 @@ inline std::set<std::string> checked_phases(const Profile& profile) {
         CHECK(node.name == "layer");
         break;
       case Kind::part:
-        CHECK(
-            is_one_of(node.name, {"q_proj, k_proj, v_proj", "o_proj", "gate_proj, up_proj", "down_proj", "low-rank"}));
+        CHECK(is_one_of(node.name, {"q_proj, k_proj, v_proj", "o_proj", "gate_proj, up_proj", "down_proj", "low-rank",
+                                    "qkv_proj", "gate_up_proj"}));
         break;
       case Kind::kernel:
         CHECK(profile.around(i, Kind::phase) != 0);

@@ -187,8 +187,10 @@ void check_trained(const std::string& family, bool tied, bool adapter, bool own,
   model::Decoder<cpu::Device, T> decoder(dev, source);
   model::AdapterConfig config;
   config.rank = 30;  // past a block of 1,024 elements
-  config.targets = {"q_proj", "k_proj", "v_proj", "up_proj", "down_proj"};
-  config.rank_pattern = {{"layers.1.self_attn.k_proj", 7}};
+  config.targets = source.config().fused
+                       ? std::vector<std::string>{"qkv_proj", "down_proj"}
+                       : std::vector<std::string>{"q_proj", "k_proj", "v_proj", "up_proj", "down_proj"};
+  config.rank_pattern = {{source.config().fused ? "layers.1.self_attn.qkv_proj" : "layers.1.self_attn.k_proj", 7}};
   const auto chosen = [&](const model::TensorInfo& info) {
     return own && info.name.find("layers.0.self_attn.o_proj") == std::string::npos;
   };
