@@ -41,8 +41,9 @@ std::vector<std::int32_t> ends_of(const model::Source& source, const run::Talk& 
 
 /// Warns of what llama.cpp computes otherwise, although its file says it.
 void warn_of_window(const model::Config& shape) {
-  if (const Index window = model::narrowest_window(shape); window > 0)
-    log::warn("llama.cpp computes a phi3 without its sliding window of ", window,
+  const bool is_lost = model::type_of(shape).windows == model::WindowRule::all;  // other types' windows are computed
+  if (const Index window = model::narrowest_window(shape); window > 0 && is_lost)
+    log::warn("llama.cpp computes a ", shape.model_type, " without its sliding window of ", window,
               " tokens: behind longer texts it gives other answers");
 }
 

@@ -305,6 +305,11 @@ TEST_CASE("ascend trees: heads that the operator does not take are refused") {
     windowed.shape.window = 2;
     CHECK(message_of<ShapeError>([&] { windowed.forward(); }) ==
           "[attention] segments have parents, and each query sees a window of 2 keys; expected one of the two");
+    Run<float> whole(dev, Case{2, 1, 64, {2, 1}, {-1, 0}}), plain(dev, Case{2, 1, 64, {2, 1}, {-1, 0}});
+    whole.shape.window = 3;  // which holds each sequence
+    whole.forward();
+    plain.forward();
+    check_same_bits(whole.out.host(), plain.out.host());
   });
   const auto takes = []<class T>(T, Index heads, Index width) {
     return kernel::takes_trees<Npu, T>({heads, 1, width});

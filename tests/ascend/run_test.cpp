@@ -13,6 +13,7 @@
 #include "lora/instantiate.hpp"
 #include "lora/model/blueprint.hpp"
 #include "lora/train/evaluate.hpp"
+#include "lora/train/offload.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
@@ -300,6 +301,28 @@ TEST_CASE("ascend run: every type of model trains as on the CPU, within rounding
     if (test::effort(true, family == "phi3" || family == "smollm3" || family[0] == 'g', left_out))
       check_family<f16>(family);
   }
+}
+
+TEST_CASE("ascend run: beginnings are shared under a window that no record is longer than") {
+  model::Config model;
+  model.num_attention_heads = 2;
+  model.num_key_value_heads = 1;
+  model.head_dim = 64;
+  model.windows = {0, 8};
+  const auto shares = [&](Index cutoff_len, std::optional<Index> of_a_stage) {
+    settings::Config config;
+    config.cutoff_len = cutoff_len;
+    config.stages.emplace_back().cutoff_len = of_a_stage;
+    on_stand_in([&] {
+      Npu dev;
+      train::settle_prefixes(dev, config, model);
+    });
+    return config.share_prefixes.value_or(true);
+  };
+  CHECK(shares(8, std::nullopt));
+  CHECK(shares(8, 7));
+  CHECK_FALSE(shares(9, std::nullopt));
+  CHECK_FALSE(shares(8, 9));
 }
 
 TEST_CASE("ascend run: a model with soft caps is refused before its weights are read, and by plans") {

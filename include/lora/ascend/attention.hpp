@@ -143,8 +143,9 @@ namespace lora::kernel {
 /// and the gradients are those of each part of the keys, by the statistics of all. They are added up in float32, a
 /// row's own first, and rounded once. Bits of a sequence do not depend on the others.
 ///
-/// A window is the operator's band, which like the triangle ends at the lower right corner. Segments that have parents
-/// take none: a band knows nothing of how far away a parent's keys are.
+/// A window is the operator's band, which like the triangle ends at the lower right corner; one that no sequence of a
+/// call is longer than is none. Segments that have parents take none: a band knows nothing of how far away a parent's
+/// keys are.
 ///
 /// Statistics of a call lie as its sequences want it, (H, rows, 8) of each by the vendor's documents. No call but
 /// theirs reads them, and all have the same sequences: a segment's rows.
@@ -181,9 +182,10 @@ struct Attention<ascend::Device> {
   /// Throws   ShapeError for segments with parents under a window, or whose heads the operator does not take,
   /// DeviceError where the toolkit lacks it
   template <class T>
-  static void run(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
+  static void run(D& dev, const AttentionShape& given, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                   std::span<const Segment> queries, std::span<const Segment> keys, View<D, T> out, Saved<T>* saved) {
-    check_cap("attention", shape);
+    check_cap("attention", given);
+    const AttentionShape shape = with_window_that_cuts(given, keys);
     const std::vector<ascend::PackedSegments> below = ascend::descendants(queries, keys);
     if (ascend::has_trees(keys)) expect_trees<T>(dev, "attention", shape);
     if (!below.empty()) return run_trees<T>(dev, shape, q, k, v, queries, keys, below, out, saved);
@@ -193,10 +195,11 @@ struct Attention<ascend::Device> {
   /// dq may share memory with q, out or dout, dk with k and dv with v.
   /// Throws   as run
   template <class T>
-  static void backward(D& dev, const AttentionShape& shape, View<D, const T> q, View<D, const T> k, View<D, const T> v,
+  static void backward(D& dev, const AttentionShape& given, View<D, const T> q, View<D, const T> k, View<D, const T> v,
                        View<D, const T> out, std::span<const Segment> segments, const Saved<T>& saved,
                        View<D, const T> dout, View<D, T> dq, View<D, T> dk, View<D, T> dv) {
-    check_cap("attention_backward", shape);
+    check_cap("attention_backward", given);
+    const AttentionShape shape = with_window_that_cuts(given, segments);
     const Arena::Scope scope(dev.arena());
     const std::vector<ascend::PackedSegments> below = ascend::descendants(segments, segments);
     if (ascend::has_trees(segments)) expect_trees<T>(dev, "attention_backward", shape);
@@ -224,6 +227,13 @@ struct Attention<ascend::Device> {
   template <class T>
   static View<D, T> rows_of(View<D, T> view, const Segment& rows) {
     return view.row_slice(rows.begin, rows.size());
+  }
+
+  static AttentionShape with_window_that_cuts(AttentionShape shape, std::span<const Segment> keys) {
+    bool cuts = false;
+    for (Index b = 0; b < std::ssize(keys); ++b) cuts = cuts || sequence_rows(keys, b) > shape.window;
+    if (!cuts) shape.window = 0;
+    return shape;
   }
 
   static void check_cap(std::string_view kernel, const AttentionShape& shape) {

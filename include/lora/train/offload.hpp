@@ -40,7 +40,10 @@ inline void settle_prefixes(settings::Config& config, const kernel::AttentionSha
 }
 template <AnyDevice D>
 void settle_prefixes(D& dev, settings::Config& config, const model::Config& model) {
-  const kernel::AttentionShape heads = model::attention_shape(model, model::narrowest_window(model));
+  const Index window = model::narrowest_window(model);
+  Index longest = config.cutoff_len;
+  for (const settings::StageSettings& stage : config.stages) longest = std::max(longest, stage.cutoff_len.value_or(0));
+  const kernel::AttentionShape heads = model::attention_shape(model, longest > window ? window : 0);
   settle_prefixes(config, heads, kernel::takes_trees(dev, heads));
 }
 
