@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -5,6 +6,7 @@
 #include <string_view>
 
 #include "fuzz/target.hpp"
+#include "lora/tokenizer/text_stream.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
 namespace fuzz_tokenizer {
@@ -26,6 +28,14 @@ LORA_FUZZ_TARGET(tokenizer, data, size) {
       if (begin > text.size()) __builtin_trap();
     // What encode gives, decode knows; and what it writes is UTF-8 that can be encoded again.
     for (const bool skip : {false, true}) (void)tokenizer.encode(tokenizer.decode(encoding.ids, skip));
+    // So is what is streamed, also of tokens in another order, whose bytes make no characters.
+    auto ids = encoding.ids;
+    for (int i = 0; i < 2; ++i, std::reverse(ids.begin(), ids.end())) {
+      lora::tokenizer::TextStream stream(tokenizer);
+      std::string given;
+      for (const std::int32_t id : ids) given += stream.add(id);
+      (void)tokenizer.encode(given + stream.finish());
+    }
   } catch (const lora::Error&) {}
 }
 

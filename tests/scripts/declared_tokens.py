@@ -4,7 +4,8 @@
     python tests/scripts/declared_tokens.py      needs transformers, sentencepiece and protobuf
 
 A case has a name, which docs/tokenizers.md uses, the files beside the vocabulary, and of each text the ids and what they decode to without
-special tokens. Its vocabulary is "tokenizer" (with the values at some JSON pointers replaced) or, where "model" names it, a tokenizer.model.
+special tokens. Its vocabulary is "tokenizer" or, where it says so, "characters" (with the values at some JSON pointers replaced) or, where
+"model" names it, a tokenizer.model.
 """
 
 import copy
@@ -21,6 +22,7 @@ FOLDER = pathlib.Path(__file__).resolve().parents[1] / "fixtures/tokenizers"
 END, MARK, NEW, TWO = "<|im_end|>", "<|x|>", "<new>", "<two>"
 TEXTS = [f"a {END} b{MARK}", f"a {NEW} b{TWO}c"]
 WORDS = ["12 A12", "abc", "e\u0301"]
+CHARACTER_TEXTS = [f"a b{NEW} ab<s> ab{END}x", f" ab<s>a<unk>  {NEW}a", "ab<c>", "\u00e9\n\u2581a"]
 
 
 def alphabet():
@@ -36,6 +38,24 @@ def tokenizer():
             "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
                       "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
                       "vocab": {token: i for i, token in enumerate(tokens)}, "merges": []}}
+
+
+MARK_OF_SPACE, UNKNOWN, BEGIN = "\u2581", "<unk>", "<s>"
+SPACE_TO_MARK = {"type": "Replace", "pattern": {"String": " "}, "content": MARK_OF_SPACE}
+
+
+def characters():
+    """A tokenizer.json as one that was converted from a tokenizer.model of Llama 2: characters merge, others become bytes."""
+    merges = [["a", "b"], [MARK_OF_SPACE, "a"], [MARK_OF_SPACE, MARK_OF_SPACE], [MARK_OF_SPACE, "ab"]]
+    tokens = [UNKNOWN, BEGIN, "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"abcx12<>", MARK_OF_SPACE, *map("".join, merges)]
+    strip = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+    decoders = [{"type": "Replace", "pattern": {"String": MARK_OF_SPACE}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, strip]
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [added(token, id) for id, token in enumerate(tokens[:3])],
+            "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": MARK_OF_SPACE}, SPACE_TO_MARK]},
+            "pre_tokenizer": None, "post_processor": framed(BEGIN, 1), "decoder": {"type": "Sequence", "decoders": decoders},
+            "model": {"type": "BPE", "dropout": None, "unk_token": UNKNOWN, "continuing_subword_prefix": None, "end_of_word_suffix": None,
+                      "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                      "vocab": {token: i for i, token in enumerate(tokens)}, "merges": merges}}
 
 
 def added(content, id, **flags):
@@ -160,6 +180,28 @@ def cases():
             yield label + "words and a normalizer that are not known here", own, beside, {**merges, **odd}
 
 
+def character_cases():
+    none = {}
+    metaspace = {"/normalizer": None, "/pre_tokenizer": {"type": "Metaspace", "replacement": MARK_OF_SPACE, "prepend_scheme": "always", "split": False}}
+    gemma = {"/normalizer": SPACE_TO_MARK, "/pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}}
+    for name, type in ((None, "llama"), ("PreTrainedTokenizerFast", "llama"), ("LlamaTokenizer", "llama"), ("LlamaTokenizerFast", None), ("LlamaTokenizer", "mistral"),
+                       ("LlamaTokenizerFast", "phi3"), ("LlamaTokenizer", "gemma"), ("GemmaTokenizerFast", "gemma"), (None, "gemma2"), ("GemmaTokenizer", None)):
+        beside = {"config.json": {"model_type": type}} if type else {}
+        own = {"tokenizer_class": name}
+        label = f"characters, {name}, {type}: "
+        yield label + "no declaration", own, beside, none
+        yield label + "added_tokens", own, beside, {"/added_tokens": [added(UNKNOWN, 0), added(BEGIN, 1), added(END, 272, normalized=True), added(NEW, 273, special=False, rstrip=True)]}
+        yield label + "added_tokens_decoder", {**own, "added_tokens_decoder": {"1": {"content": BEGIN, "special": True}, "272": {"content": NEW, "special": False, "normalized": True}}}, beside, none
+        yield label + "listed tokens", {**own, "additional_special_tokens": [NEW], "pad_token": UNKNOWN}, beside, none
+        yield label + "add_bos_token and add_eos_token", {**own, "add_bos_token": False, "add_eos_token": True}, beside, none
+        if name and name.startswith("Llama"):
+            for fields in ({"legacy": True}, {"legacy": False}, {"legacy": None}, {"add_prefix_space": False}, {"add_prefix_space": None, "legacy": True}):
+                yield label + json.dumps(fields), {**own, **fields}, beside, none
+        yield label + "Metaspace", own, beside, metaspace
+        yield label + "words of Gemma", own, beside, gemma
+        yield label + "ignore_merges", own, beside, {"/model/vocab/ab<c>": 272, "/model/ignore_merges": True}
+
+
 def piece_cases():
     for name in (None, "LlamaTokenizer"):
         own = {"tokenizer_class": name, "legacy": True, "add_bos_token": True}
@@ -211,19 +253,23 @@ def files_of(config, others):
 
 
 def main():
-    base, done = tokenizer(), []
+    base, letters, done = tokenizer(), characters(), []
     for name, config, others, values in cases():
         config = {"tokenizer_class": "PreTrainedTokenizerFast", **config}
         texts = [*TEXTS, "ab", f"{END}a b"] if "prefix" in name else [*TEXTS, *WORDS] if "words" in name else TEXTS
         document = replaced(base, values)
         done.append(written({"name": name, "replaced": values, "files": files_of(config, others)}, texts,
                             lambda folder: (folder / "tokenizer.json").write_text(json.dumps(document))))
+    for name, config, others, values in character_cases():
+        document = replaced(letters, values)
+        done.append(written({"name": name, "characters": True, "replaced": values, "files": files_of(config, others)}, CHARACTER_TEXTS,
+                            lambda folder: (folder / "tokenizer.json").write_text(json.dumps(document))))
     for name, config, others in piece_cases():
         model = (FOLDER / "pieces_bpe.model").read_bytes()
         done.append(written({"name": name, "model": "pieces_bpe.model", "files": files_of(config, others)},
                             [f"human beings</s>free{NEW}born", "equal", " free", f"{NEW} born", " ", "  two"], lambda folder: (folder / "tokenizer.model").write_bytes(model)))
     lines = ",\n  ".join(json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in done)
-    text = f'{{"transformers": "{transformers.__version__}",\n "tokenizer": {json.dumps(base, ensure_ascii=False, separators=(",", ":"))},\n "cases": [\n  {lines}]}}\n'
+    text = f'{{"transformers": "{transformers.__version__}",\n "tokenizer": {json.dumps(base, ensure_ascii=False, separators=(",", ":"))},\n "characters": {json.dumps(letters, ensure_ascii=False, separators=(",", ":"))},\n "cases": [\n  {lines}]}}\n'
     (FOLDER / "declared.json").write_text(text)
     print(f"{len(done)} cases, {len(text)} bytes")
 

@@ -15,18 +15,19 @@ using namespace lora;
 using io::Json;
 using tokenizer::TokenizerDocument;
 using tokenizer::WordPattern;
+using tokenizer::detail::ClassSettings;
 using tokenizer::detail::TokenizerClass;
 
 namespace {
 
 /// What a class makes of a document with these settings, and what it says of them.
 struct Taken {
-  Taken(const char* settings, TokenizerClass kind, bool prefix = false) {
+  Taken(const char* settings, TokenizerClass kind, const ClassSettings& given = {}) {
     TokenizerDocument document;
     document.where = "t.json";
     document.settings = io::parse_json(settings, "t.json");
     const test::Quiet quiet;
-    tokenizer::detail::take_parts_of_class(document, kind, prefix);
+    tokenizer::detail::take_parts_of_class(document, kind, given);
     told = quiet.text;
     made = document.settings;
   }
@@ -41,8 +42,8 @@ std::string text_of(const Json& json) { return io::to_text(json, -1); }
 TEST_CASE("tokenizer_classes: a folder's class follows from its name and from the model's type") {
   using tokenizer::detail::tokenizer_class_of;
   for (const std::string_view end : {"", "Fast"}) {
-    const auto of = [&](const char* name, const char* type = "") {
-      return tokenizer_class_of(concat(name, end), type);
+    const auto of = [&](const char* name, const char* type = "", bool is_byte_level = true) {
+      return tokenizer_class_of(concat(name, end), type, is_byte_level);
     };
     CHECK(of("Qwen2Tokenizer") == TokenizerClass::qwen2);
     CHECK(of("GPTNeoXTokenizer") == TokenizerClass::gpt_neox);
@@ -54,28 +55,43 @@ TEST_CASE("tokenizer_classes: a folder's class follows from its name and from th
     CHECK(of("GPT2Tokenizer", "mistral") == TokenizerClass::plain);
     CHECK(of("Qwen2Tokenizer", "mistral") == TokenizerClass::plain);
     CHECK(of("Qwen2Tokenizer", "llama") == TokenizerClass::qwen2);
+    for (const char* const type : {"", "llama", "gemma", "qwen3"}) {
+      CHECK(of("LlamaTokenizer", type) == TokenizerClass::plain);
+      CHECK(of("LlamaTokenizer", type, false) == TokenizerClass::llama);
+      CHECK(of("GemmaTokenizer", type) == TokenizerClass::gemma);
+    }
+    for (const char* const type : {"mistral", "mixtral", "phi3", "phimoe"}) {
+      CHECK(of("LlamaTokenizer", type, false) == TokenizerClass::plain);
+      CHECK(of("GemmaTokenizer", type, false) == TokenizerClass::plain);
+    }
+    CHECK(of("PreTrainedTokenizer", "gemma", false) == TokenizerClass::plain);
   }
-  CHECK(tokenizer_class_of("", "") == TokenizerClass::plain);
-  CHECK(tokenizer_class_of("", "qwen2") == TokenizerClass::qwen2);
-  CHECK(tokenizer_class_of("", "qwen3") == TokenizerClass::qwen2);
-  CHECK(tokenizer_class_of("", "llama") == TokenizerClass::plain);
-  CHECK(tokenizer_class_of("FastGPT2Tokenizer", "") == TokenizerClass::plain);
+  for (const char* const type : {"gemma", "gemma2", "gemma3", "gemma3_text"})
+    CHECK(tokenizer_class_of("", type, false) == TokenizerClass::gemma);
+  CHECK(tokenizer_class_of("", "phi3", false) == TokenizerClass::plain);
+  CHECK(tokenizer_class_of("", "llama", false) == TokenizerClass::plain);
+  CHECK(tokenizer_class_of("", "", true) == TokenizerClass::plain);
+  CHECK(tokenizer_class_of("", "qwen2", true) == TokenizerClass::qwen2);
+  CHECK(tokenizer_class_of("", "qwen3", true) == TokenizerClass::qwen2);
+  CHECK(tokenizer_class_of("", "llama", true) == TokenizerClass::plain);
+  CHECK(tokenizer_class_of("FastGPT2Tokenizer", "", true) == TokenizerClass::plain);
 }
 
 TEST_CASE("tokenizer_classes: the classes that bring parts which are not known here") {
   for (const std::string name :
-       {"BartTokenizer",    "BlenderbotTokenizer", "CLIPTokenizer",    "CodeLlamaTokenizer",   "CohereTokenizer",
-        "DebertaTokenizer", "EsmcTokenizer",       "GemmaTokenizer",   "LEDTokenizer",         "LayoutLMv3Tokenizer",
-        "LukeTokenizer",    "MvpTokenizer",        "NllbTokenizer",    "NougatTokenizer",      "OpenAIGPTTokenizer",
-        "Qwen3_5Tokenizer", "ReformerTokenizer",   "RobertaTokenizer", "SeamlessM4TTokenizer", "Siglip2Tokenizer",
-        "Tipsv2Tokenizer",  "WhisperTokenizer"}) {
+       {"BartTokenizer",     "BlenderbotTokenizer", "CLIPTokenizer",        "CodeLlamaTokenizer",  "CohereTokenizer",
+        "DebertaTokenizer",  "EsmcTokenizer",       "LEDTokenizer",         "LayoutLMv3Tokenizer", "LukeTokenizer",
+        "MvpTokenizer",      "NllbTokenizer",       "NougatTokenizer",      "OpenAIGPTTokenizer",  "Qwen3_5Tokenizer",
+        "ReformerTokenizer", "RobertaTokenizer",    "SeamlessM4TTokenizer", "Siglip2Tokenizer",    "Tipsv2Tokenizer",
+        "WhisperTokenizer"}) {
     CAPTURE(name);
     CHECK(tokenizer::detail::brings_unknown_parts(name));
     CHECK(tokenizer::detail::brings_unknown_parts(name + "Fast"));
     CHECK_FALSE(tokenizer::detail::brings_unknown_parts(name.substr(1)));
     CHECK_FALSE(tokenizer::detail::brings_unknown_parts(name.substr(0, name.size() - 1)));
   }
-  for (const char* const name : {"", "Fast", "GPT2Tokenizer", "LlamaTokenizer", "PreTrainedTokenizerFast"})
+  for (const char* const name :
+       {"", "Fast", "GPT2Tokenizer", "LlamaTokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast"})
     CHECK_FALSE(tokenizer::detail::brings_unknown_parts(name));
 }
 
@@ -90,6 +106,42 @@ TEST_CASE("tokenizer_classes: the tokens that a class has of its own") {
   CHECK(told(TokenizerClass::gpt2) == "unk_token=<|endoftext|>;bos_token=<|endoftext|>;eos_token=<|endoftext|>;");
   CHECK(told(TokenizerClass::gpt_neox) ==
         "unk_token=<|endoftext|>;bos_token=<|endoftext|>;eos_token=<|endoftext|>;pad_token=<|padding|>;");
+  CHECK(told(TokenizerClass::llama) == "unk_token=<unk>;bos_token=<s>;eos_token=</s>;");
+  CHECK(told(TokenizerClass::gemma) ==
+        "unk_token=<unk>;bos_token=<bos>;eos_token=<eos>;pad_token=<pad>;mask_token=<mask>;");
+}
+
+TEST_CASE("tokenizer_classes: Llama's and Gemma's of characters bring marks for spaces, byte tokens and a decoder") {
+  const auto scheme = [](const ClassSettings& given) {
+    const Taken taken("{}", TokenizerClass::llama, given);
+    return concat(taken.made["pre_tokenizer"]["prepend_scheme"].get<std::string>(), " ",
+                  taken.made["decoder"]["decoders"].size());
+  };
+  CHECK(scheme({}) == "never 3");
+  CHECK(scheme({.legacy = true}) == "never 3");
+  CHECK(scheme({.prefix = true}) == "first 4");
+  CHECK(scheme({.prefix = true, .legacy = true}) == "always 4");
+  const Taken llama(R"({"normalizer": {"type": "Prepend", "prepend": "\u2581"}, "pre_tokenizer": null,
+                        "model": {"type": "BPE", "unk_token": "a"}})",
+                    TokenizerClass::llama, {.prefix = true});
+  CHECK(llama.told ==
+        "t.json: its pre_tokenizer and normalizer do not count: transformers' class for this folder has its own\n");
+  CHECK(text_of(llama.made["model"]) == R"({"type":"BPE","byte_fallback":true,"fuse_unk":true})");
+  CHECK(llama.made["normalizer"].is_null());
+  CHECK(text_of(llama.made["pre_tokenizer"]) ==
+        "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\",\"prepend_scheme\":\"first\",\"split\":false}");
+  CHECK(Taken(text_of(llama.made).c_str(), TokenizerClass::llama, {.prefix = true}).told.empty());
+
+  const Taken gemma(
+      R"({"pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious"},
+                        "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
+                        "model": {"type": "BPE"}})",
+      TokenizerClass::gemma, {.unknown = "<u>"});
+  CHECK(gemma.told.empty());
+  CHECK(text_of(gemma.made["model"]) == R"({"type":"BPE","byte_fallback":true,"fuse_unk":true,"unk_token":"<u>"})");
+  CHECK(gemma.made["decoder"]["decoders"].size() == 3);
+  CHECK(Taken("{}", TokenizerClass::gemma).told ==
+        "t.json: its pre_tokenizer and normalizer do not count: transformers' class for this folder has its own\n");
 }
 
 TEST_CASE(
@@ -100,7 +152,7 @@ TEST_CASE(
   CHECK(text_of(gpt2.made["pre_tokenizer"]) == R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":true})");
   CHECK(gpt2.made["normalizer"].is_null());
   CHECK(text_of(gpt2.made["decoder"]) == R"({"type":"ByteLevel"})");
-  const Taken prefixed(bytes, TokenizerClass::gpt2, true);
+  const Taken prefixed(bytes, TokenizerClass::gpt2, {.prefix = true});
   CHECK(prefixed.told.empty());
   CHECK(text_of(prefixed.made["pre_tokenizer"]) == R"({"type":"ByteLevel","add_prefix_space":true,"use_regex":true})");
 

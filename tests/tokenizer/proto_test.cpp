@@ -31,7 +31,7 @@ std::vector<std::int32_t> ids_of(const std::string& proto, const std::string& te
   const tokenizer::SentencePieceModel model(proto, "m");
   std::vector<std::int32_t> ids;
   std::vector<std::size_t> begins;
-  model.encode(text, ids, begins);
+  model.encode(text, true, ids, begins);
   return ids;
 }
 
@@ -217,7 +217,7 @@ TEST_CASE("tokenizer_proto: a damaged model is an error or a tokenizer, never th
       const tokenizer::SentencePieceModel tokenizer(model, "m");
       std::vector<std::int32_t> ids;
       std::vector<std::size_t> begins;
-      tokenizer.encode("All \u00E9 e\u0301 human \uFB01 b\u0000eings", ids, begins);
+      tokenizer.encode("All \u00E9 e\u0301 human \uFB01 b\u0000eings", true, ids, begins);
       for (const auto id : ids) (void)tokenizer.bytes_of(id);
       ++sound;
     } catch (const Error&) {

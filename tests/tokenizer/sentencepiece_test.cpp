@@ -132,8 +132,8 @@ TEST_CASE("tokenizer_sentencepiece: a model written from its pieces encodes alik
   for (const char* text : {"All human beings", "  dotés de raison", "中<tool>x", "1776's\n"}) {
     std::vector<std::int32_t> ids, again;
     std::vector<std::size_t> begins;
-    model.encode(text, ids, begins);
-    rebuilt.encode(text, again, begins);
+    model.encode(text, true, ids, begins);
+    rebuilt.encode(text, true, again, begins);
     CHECK(ids == again);
   }
 }
@@ -182,7 +182,8 @@ TEST_CASE("tokenizer_sentencepiece: pieces decode to their bytes, with spaces fo
   CHECK(model.bos() == -1);
   CHECK(model.is_bpe());
   CHECK_FALSE(model.adds_leading_space());
-  CHECK_FALSE(model.wants_nfc());
+  CHECK(model.normalizer().empty());
+  CHECK(model.decoder() == nullptr);
   const auto added = model.added_tokens();
   REQUIRE(added.size() == 2);
   CHECK(added[1].content == "</s>");
@@ -200,19 +201,21 @@ TEST_CASE("tokenizer_sentencepiece: who puts a space before a part of a text") {
         "m", prefix);
     std::vector<std::int32_t> ids;
     std::vector<std::size_t> begins;
-    model.encode("a", ids, begins);
+    model.encode("a", true, ids, begins);
+    const std::size_t first = ids.size();
+    model.encode("a", false, ids, begins);
     return concat(model.wants_space_before(true), " ", model.wants_space_before(false), " ", model.adds_leading_space(),
-                  " ", ids.size());
+                  " ", first, " ", ids.size() - first);
   };
-  CHECK(told(true, Prefix::as_in_file) == "false false true 2");
-  CHECK(told(false, Prefix::as_in_file) == "false false false 1");
+  CHECK(told(true, Prefix::as_in_file) == "false false true 2 2");
+  CHECK(told(false, Prefix::as_in_file) == "false false false 1 1");
   for (const bool in_file : {false, true}) {
-    CHECK(told(in_file, Prefix::each) == "true true true 1");
-    CHECK(told(in_file, Prefix::first) == "true false true 1");
-    CHECK(told(in_file, Prefix::never) == "false false false 1");
+    CHECK(told(in_file, Prefix::each) == "true true true 2 2");
+    CHECK(told(in_file, Prefix::first) == "true false true 2 1");
+    CHECK(told(in_file, Prefix::never) == "false false false 1 1");
   }
-  CHECK(told(true, Prefix::first_if_in_file) == "true false true 1");
-  CHECK(told(false, Prefix::first_if_in_file) == "false false false 1");
+  CHECK(told(true, Prefix::first_if_in_file) == "true false true 2 1");
+  CHECK(told(false, Prefix::first_if_in_file) == "false false false 1 1");
 }
 
 TEST_CASE("tokenizer_sentencepiece: what says where spaces are put is part of the fingerprint") {

@@ -367,18 +367,22 @@ TEST_CASE("tokenizer: a model that does not say its type is BPE, as older files 
 
 TEST_CASE("tokenizer: what is not supported is named") {
   const auto kind = [](const char* pointer, const char* type) { return message_with(pointer, {{"type", type}}); };
-  CHECK(kind("/normalizer", "Lowercase") == "tokenizer.json: the normalizer Lowercase is not supported; NFC is");
-  CHECK(holds(kind("/pre_tokenizer", "Metaspace"), "the pre-tokenizer Metaspace is not supported"));
+  CHECK(kind("/normalizer", "Lowercase") ==
+        "tokenizer.json: the normalizer Lowercase is not supported; NFC, Prepend, Replace "
+        "or a Sequence of them is");
+  CHECK(holds(kind("/pre_tokenizer", "Whitespace"), "the pre-tokenizer Whitespace is not supported; Split, Digits, "));
   CHECK(holds(kind("/post_processor", "RobertaProcessing"), "the post-processor RobertaProcessing is not supported"));
   CHECK(holds(kind("/decoder", "WordPiece"), "the decoder WordPiece is not supported"));
   CHECK(holds(message_with("/decoder", nullptr), "the decoder null is not supported"));
-  CHECK(holds(message_with("/pre_tokenizer", nullptr), "the pre-tokenizer null is not supported"));
+  CHECK(message_with("/pre_tokenizer", nullptr) ==
+        "tokenizer.json: decoder: the decoder is byte-level, but the pre-tokenizer is not: it must end with ByteLevel");
   CHECK(holds(message_with("/model/type", "WordPiece"), "the model WordPiece is not supported; BPE is"));
-  CHECK(holds(message_with("/model/byte_fallback", true), "the model's byte_fallback is not supported"));
+  CHECK(holds(message_with("/model/byte_fallback", true),
+              "the model's byte_fallback with a byte-level pre-tokenizer is not supported"));
   CHECK(holds(message_with("/model/dropout", 0.1), "the model's dropout is not supported"));
   CHECK(holds(message_with("/model/end_of_word_suffix", "</w>"), "the model's end_of_word_suffix is not supported"));
   CHECK(holds(message_with("/model/unk_token", "zz"), "the unk_token \"zz\" is not in the vocabulary"));
-  CHECK(holds(message_with("/pre_tokenizer", {{"type", "Digits"}}), "the pre-tokenizer is not byte-level"));
+  CHECK(holds(message_with("/pre_tokenizer", {{"type", "Digits"}}), "but the pre-tokenizer is not: it must end with"));
   const Json split = {{"type", "Split"}, {"pattern", {{"Regex", "[a-z]+"}}}, {"behavior", "Isolated"}};
   CHECK(holds(message_with("/pre_tokenizer", split), "is not one of those known: [a-z]+"));
   const Json byte_level = {{"type", "ByteLevel"}};
@@ -481,15 +485,16 @@ TEST_CASE("tokenizer: settings of the model that change nothing pass, those that
   Json fused = small();
   fused["model"]["unk_token"] = "b";
   fused["model"]["fuse_unk"] = true;
-  CHECK(message(fused) == "tokenizer.json: the model's fuse_unk is not supported");
+  CHECK(message(fused) == "tokenizer.json: the model's fuse_unk with a byte-level pre-tokenizer is not supported");
   CHECK(message_with("/model", "x") == "tokenizer.json: \"model\" is missing");
-  CHECK(message_with("/pre_tokenizer", {{"type", "Metaspace"}}) ==
-        "tokenizer.json: the pre-tokenizer Metaspace is not supported; Split, Digits, ByteLevel or a Sequence of them "
-        "is");
+  CHECK(message_with("/pre_tokenizer", {{"type", "X"}}) ==
+        "tokenizer.json: the pre-tokenizer X is not supported; Split, Digits, Metaspace, ByteLevel or a Sequence of "
+        "them is");
   CHECK(message_with("/post_processor", {{"type", "X"}}) ==
         "tokenizer.json: the post-processor X is not supported; ByteLevel, TemplateProcessing or a Sequence of them "
         "is");
-  CHECK(message_with("/decoder", {{"type", "X"}}) == "tokenizer.json: the decoder X is not supported; ByteLevel is");
+  const std::string decoders = " is not supported; ByteLevel, as the pre-tokenizer is byte-level, is";
+  CHECK(message_with("/decoder", {{"type", "X"}}) == "tokenizer.json: the decoder X" + decoders);
   CHECK(message_with("/normalizer", {{"nothing", 1}}) == "tokenizer.json: normalizer: \"type\" is missing");
   CHECK(message_with("/normalizer", {{"type", "Sequence"}}) ==
         "tokenizer.json: normalizer: \"normalizers\" must be an array");
@@ -498,7 +503,7 @@ TEST_CASE("tokenizer: settings of the model that change nothing pass, those that
         "tokenizer.json: pre_tokenizer: the behavior Odd of pre-tokenizer Split is not known");
   CHECK(message_with("/decoder",
                      Json::parse(R"({"type": "Sequence", "decoders": [{"type": "ByteLevel"}, {"type": "Y"}]})")) ==
-        "tokenizer.json: decoder: the decoder Y is not supported; ByteLevel is");
+        "tokenizer.json: decoder: the decoder Y" + decoders);
 }
 
 TEST_CASE("tokenizer: a normalizer within a sequence counts, wherever it stands") {

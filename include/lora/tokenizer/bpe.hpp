@@ -42,11 +42,21 @@ class ByteAlphabet {
   std::array<std::int16_t, 0x144> bytes_{};
 };
 
-/// Maps ids to tokens and tokens to ids. A token is kept as its bytes; one that isn't in the byte alphabet (it has a
-/// space, say) is literal: kept as written, and never matched in a text.
+/// Maps ids to tokens and tokens to ids. A token is kept as the bytes that it stands for in a text.
 class Vocabulary {
  public:
   static constexpr std::int32_t max_id = 1 << 20;
+
+  /// How a file writes tokens: `bytes` in the byte alphabet, where one that isn't in it (it has a space, say) is
+  /// literal: kept as written, and never matched in a text; `text` as they stand in a text.
+  enum class Writing : std::uint8_t { bytes, text };
+
+  explicit Vocabulary(Writing writing = Writing::bytes) : writing_(writing) {}
+
+  bool is_text() const { return writing_ == Writing::text; }
+
+  /// The same tokens, taken as text.
+  Vocabulary as_text(const std::string& where) const;
 
   /// `token` as in the file, valid UTF-8.
   void add(std::string_view token, std::int64_t id, const std::string& where);
@@ -57,7 +67,7 @@ class Vocabulary {
   bool has(std::int32_t id) const;
   bool is_literal(std::int32_t id) const { return spans_[static_cast<std::size_t>(id)].literal; }
 
-  /// What the token decodes to.
+  /// What the token stands for.
   std::string_view bytes(std::int32_t id) const;
 
   /// The token as in the file.
@@ -88,6 +98,7 @@ class Vocabulary {
   std::int32_t insert(std::int32_t id);
   std::size_t free_slot(std::uint32_t tag) const;
 
+  Writing writing_;
   std::string arena_;
   std::vector<Span> spans_;
   std::vector<Slot> slots_;
@@ -95,7 +106,14 @@ class Vocabulary {
   std::unordered_map<std::string, std::int32_t> literals_;
 };
 
-/// Byte-pair encoding: merges the bytes of a word pair by pair, lowest rank first, leftmost first among equals.
+/// What becomes of a character that is no token, in a vocabulary of text.
+struct CharacterRules {
+  bool byte_tokens = false;   ///< its bytes, <0x00> to <0xFF>, if all of them are tokens; else it is unknown
+  bool fuse_unknown = false;  ///< unknown ones side by side are one token
+};
+
+/// Byte-pair encoding: merges the bytes of a word, or its characters where the vocabulary is text, pair by pair, lowest
+/// rank first, leftmost first among equals. A word of N symbols takes O(N log N).
 /// Source   Sennrich et al. 2016, Radford et al. 2019
 class Bpe {
  public:
@@ -118,15 +136,17 @@ class Bpe {
   };
 
   /// `merges` by rank. With `ignore_merges` a word that is a token stays whole, whatever the merges give. `unknown` is
-  /// used for bytes without a token; if it is -1 they are left out, like in the `tokenizers` library.
-  Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool ignore_merges, std::int32_t unknown = -1);
+  /// used for what has no token; if it is -1 that is left out, like in the `tokenizers` library.
+  Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool ignore_merges, std::int32_t unknown = -1,
+      CharacterRules characters = {});
 
   const Vocabulary& vocabulary() const { return vocabulary_; }
   const std::vector<Merge>& merges() const { return merges_; }
   bool ignore_merges() const { return ignore_merges_; }
   std::int32_t unknown() const { return unknown_; }
+  const CharacterRules& characters() const { return characters_; }
 
-  /// Calls `take(Symbol)` for each token of a word.
+  /// Calls `take(Symbol)` for each token of a word of bytes.
   template <class Take>
   void encode(std::string_view word, Scratch& scratch, Take&& take) const {
     if (word.size() == 1 && !ignore_merges_) {
@@ -134,6 +154,26 @@ class Bpe {
       if (id >= 0) take(Symbol{id, 0});
       return;
     }
+    encode_longer(word, scratch, take);
+  }
+
+  /// The same for a text of characters, of any length.
+  template <class Take>
+  void encode_text(std::string_view text, Scratch& scratch, Take&& take) const {
+    for (std::size_t begin = 0, end; begin < text.size(); begin = end) {
+      end = words_are_apart_ ? end_of_marked_word(text, begin) : text.size();
+      encode_longer(text.substr(begin, end - begin), scratch, [&](Symbol symbol) {
+        take(Symbol{symbol.id, symbol.begin + static_cast<std::uint32_t>(begin)});
+      });
+    }
+  }
+
+  /// U+2581, which stands for a space in vocabularies of text.
+  static constexpr std::string_view space_mark = "\xE2\x96\x81";
+
+ private:
+  template <class Take>
+  void encode_longer(std::string_view word, Scratch& scratch, Take&& take) const {
     // Most words are tokens that their bytes merge to. Whether one is, is computed once and cached: all threads compute
     // the same answer.
     const std::int32_t id = vocabulary_.find_bytes(word);
@@ -149,7 +189,6 @@ class Bpe {
     for (const Symbol& symbol : scratch.symbols) take(symbol);
   }
 
- private:
   static constexpr std::uint8_t stays_whole = 1;
   static constexpr std::uint32_t never = std::numeric_limits<std::uint32_t>::max();
   static constexpr std::uint64_t empty = std::numeric_limits<std::uint64_t>::max();
@@ -166,7 +205,15 @@ class Bpe {
   std::size_t slot_of(std::uint64_t key) const;
   const Slot& look_up(std::int32_t left, std::int32_t right) const { return slots_[slot_of(pair_key(left, right))]; }
 
+  /// Whether no merge crosses from what is no space mark to a space mark, so that what lies on both sides merges
+  /// alone. So it is with vocabularies that were trained on words, and makes of a long text many short ones.
+  bool merges_stay_in_words() const;
+  static std::size_t end_of_marked_word(std::string_view text, std::size_t begin);
+
   void merge(std::string_view word, Scratch& s) const;
+
+  void start_with_bytes(std::string_view word, Scratch& s) const;
+  void start_with_characters(std::string_view word, Scratch& s) const;
 
   void rank_pair(Scratch& s, std::size_t left, std::size_t right) const;
 
@@ -179,7 +226,9 @@ class Bpe {
   std::vector<Merge> merges_;
   bool ignore_merges_;
   std::int32_t unknown_;
-  std::array<std::int32_t, 256> byte_ids_{};
+  CharacterRules characters_;
+  bool words_are_apart_ = false;
+  std::array<std::int32_t, 256> byte_ids_{};  // of words of bytes; of text those of <0x00> to <0xFF>
   std::vector<Slot> slots_;
   int shift_ = 0;
   std::unique_ptr<std::atomic<std::uint8_t>[]> whole_;

@@ -41,6 +41,13 @@ LORA_INLINE ByteAlphabet::ByteAlphabet() {
   }
 }
 
+LORA_INLINE Vocabulary Vocabulary::as_text(const std::string& where) const {
+  Vocabulary made(Writing::text);
+  for (std::int32_t id = 0; id < end(); ++id)
+    if (has(id)) made.add(text(id), id, where);
+  return made;
+}
+
 LORA_INLINE void Vocabulary::add(std::string_view token, std::int64_t id, const std::string& where) {
   if (id < 0 || id >= max_id)
     fail<FormatError>(where, ": token \"", token, "\" has the id ", id, "; expected 0 to ", max_id - 1);
@@ -49,7 +56,7 @@ LORA_INLINE void Vocabulary::add(std::string_view token, std::int64_t id, const 
   if (spans_[index].length != hole)
     fail<FormatError>(where, ": tokens \"", text(static_cast<std::int32_t>(id)), "\" and \"", token,
                       "\" both have the id ", id);
-  const auto bytes = ByteAlphabet::instance().to_bytes(token);
+  const auto bytes = is_text() ? std::string(token) : ByteAlphabet::instance().to_bytes(token);
   if (arena_.size() + token.size() > std::numeric_limits<std::uint32_t>::max())
     fail<FormatError>(where, ": the vocabulary is larger than 4 GiB");
   spans_[index] = {static_cast<std::uint32_t>(arena_.size()),
@@ -71,7 +78,7 @@ LORA_INLINE std::string_view Vocabulary::bytes(std::int32_t id) const {
 }
 
 LORA_INLINE std::string Vocabulary::text(std::int32_t id) const {
-  return is_literal(id) ? std::string(bytes(id)) : ByteAlphabet::instance().to_token(bytes(id));
+  return is_text() || is_literal(id) ? std::string(bytes(id)) : ByteAlphabet::instance().to_token(bytes(id));
 }
 
 LORA_INLINE std::int32_t Vocabulary::find_bytes(std::string_view bytes) const {
@@ -85,6 +92,7 @@ LORA_INLINE std::int32_t Vocabulary::find_bytes(std::string_view bytes) const {
 }
 
 LORA_INLINE std::int32_t Vocabulary::find(std::string_view token) const {
+  if (is_text()) return find_bytes(token);
   if (const auto bytes = ByteAlphabet::instance().to_bytes(token)) return find_bytes(*bytes);
   const auto found = literals_.find(std::string(token));
   return found == literals_.end() ? -1 : found->second;
@@ -130,13 +138,23 @@ LORA_INLINE std::size_t Vocabulary::free_slot(std::uint32_t tag) const {
   return slot;
 }
 
-LORA_INLINE Bpe::Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool ignore_merges, std::int32_t unknown)
-    : vocabulary_(std::move(vocabulary)), merges_(std::move(merges)), ignore_merges_(ignore_merges), unknown_(unknown) {
+LORA_INLINE Bpe::Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool ignore_merges, std::int32_t unknown,
+                     CharacterRules characters)
+    : vocabulary_(std::move(vocabulary)),
+      merges_(std::move(merges)),
+      ignore_merges_(ignore_merges),
+      unknown_(unknown),
+      characters_(characters) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
   for (unsigned byte = 0; byte < 256; ++byte) {
     const char name = static_cast<char>(static_cast<unsigned char>(byte));
-    const std::int32_t id = vocabulary_.find_bytes(std::string_view(&name, 1));
-    byte_ids_[byte] = id >= 0 ? id : unknown;
+    const std::int32_t id =
+        vocabulary_.is_text()
+            ? vocabulary_.find_bytes(concat("<0x", digits.substr(byte / 16, 1), digits.substr(byte % 16, 1), ">"))
+            : vocabulary_.find_bytes(std::string_view(&name, 1));
+    byte_ids_[byte] = id >= 0 || vocabulary_.is_text() ? id : unknown;
   }
+  words_are_apart_ = vocabulary_.is_text() && merges_stay_in_words();
   slots_.resize(std::bit_ceil(std::max<std::size_t>(16, merges_.size() + merges_.size() / 2)));
   shift_ = 64 - static_cast<int>(std::bit_width(slots_.size() - 1));
   for (std::size_t rank = 0; rank < merges_.size(); ++rank) {
@@ -158,12 +176,75 @@ LORA_INLINE std::size_t Bpe::slot_of(std::uint64_t key) const {
   return slot;
 }
 
-LORA_INLINE void Bpe::merge(std::string_view word, Scratch& s) const {
-  s.symbols.clear();
+LORA_INLINE bool Bpe::merges_stay_in_words() const {
+  // A text that is a token stays whole then, even one of several words.
+  if (ignore_merges_) return false;
+  // What is unknown would join what is so in the next word if no mark were between them, marks what it leaves out
+  // between them, and its own token, if it were of marks, would merge as they do.
+  if (vocabulary_.find_bytes(space_mark) < 0) return false;
+  if (unknown_ >= 0) {
+    const std::string_view unknown = vocabulary_.bytes(unknown_);
+    if (unknown.empty() || unknown.find(space_mark) != unknown.npos) return false;
+  } else if (!characters_.byte_tokens || std::find(byte_ids_.begin(), byte_ids_.end(), -1) != byte_ids_.end()) {
+    return false;
+  }
+  return std::all_of(merges_.begin(), merges_.end(), [&](const Merge& merge) {
+    const std::string_view whole = vocabulary_.bytes(merge.whole);
+    return end_of_marked_word(whole, 0) == whole.size();
+  });
+}
+
+LORA_INLINE std::size_t Bpe::end_of_marked_word(std::string_view text, std::size_t begin) {
+  while (text.substr(begin).starts_with(space_mark)) begin += space_mark.size();
+  return std::min(text.find(space_mark, begin), text.size());
+}
+
+LORA_INLINE void Bpe::start_with_bytes(std::string_view word, Scratch& s) const {
   for (std::size_t i = 0; i < word.size(); ++i) {
     const std::int32_t id = byte_ids_[static_cast<unsigned char>(word[i])];
     if (id >= 0) s.symbols.push_back({id, static_cast<std::uint32_t>(i)});
   }
+}
+
+LORA_INLINE void Bpe::start_with_characters(std::string_view word, Scratch& s) const {
+  std::size_t at = 0, waiting = 0;  // bytes of what is unknown and has no symbol yet
+  const auto add = [&](std::int32_t id, std::size_t place) {
+    s.symbols.push_back({id, static_cast<std::uint32_t>(place)});
+  };
+  const auto add_unknown = [&] {
+    if (waiting > 0) add(unknown_, at - waiting);
+    waiting = 0;
+  };
+  const auto add_bytes = [&](std::string_view character) {
+    if (!characters_.byte_tokens) return false;
+    const auto id_of = [&](char byte) { return byte_ids_[static_cast<unsigned char>(byte)]; };
+    for (const char byte : character)
+      if (id_of(byte) < 0) return false;
+    // In the `tokenizers` library what waits goes on waiting, and so comes behind these bytes.
+    for (std::size_t i = 0; i < character.size(); ++i) add(id_of(character[i]), at - waiting + i);
+    return true;
+  };
+  while (at < word.size()) {
+    const std::string_view character = word.substr(at, unicode::code_point_at(word, at).bytes);
+    const std::int32_t id = vocabulary_.find_bytes(character);
+    if (id >= 0) {
+      add_unknown();
+      add(id, at);
+    } else if (!add_bytes(character) && unknown_ >= 0) {
+      if (!characters_.fuse_unknown) add_unknown();
+      waiting += character.size();
+    }
+    at += character.size();
+  }
+  add_unknown();
+}
+
+LORA_INLINE void Bpe::merge(std::string_view word, Scratch& s) const {
+  s.symbols.clear();
+  if (vocabulary_.is_text())
+    start_with_characters(word, s);
+  else
+    start_with_bytes(word, s);
   const std::size_t count = s.symbols.size();
   if (count < 2) return;
   s.ranks.resize(count);

@@ -12,8 +12,9 @@
 
 namespace lora::tokenizer::detail {
 
-/// Makes a document what the folder's class makes of it, and warns of what in it then does not count.
-void apply_class(TokenizerDocument& document, const TokenizerFolder& folder);
+/// Makes a document what the folder's class makes of it, warns of what in it then does not count, and returns the
+/// class.
+TokenizerClass apply_class(TokenizerDocument& document, const TokenizerFolder& folder);
 
 /// What tokenizer_config.json says about the space that a tokenizer.model puts before texts.
 SentencePiecePrefix piece_prefix(const TokenizerFolder& folder);

@@ -40,14 +40,22 @@ LORA_INLINE void warn_of_unknown_fields(const io::JsonView& config) {
   if (!unknown.empty()) log::warn(config.place(), ": not known here, and so without effect: ", unknown);
 }
 
-LORA_INLINE void apply_class(TokenizerDocument& document, const TokenizerFolder& folder) {
-  const TokenizerClass kind = folder.kind();
-  if (kind != TokenizerClass::plain)
-    take_parts_of_class(document, kind, folder.view().get<bool>("add_prefix_space").value_or(false));
-  else if (const std::string name = folder.class_name(); folder.model_type != "mistral" && brings_unknown_parts(name))
+LORA_INLINE TokenizerClass apply_class(TokenizerDocument& document, const TokenizerFolder& folder) {
+  const std::string name = folder.class_name();
+  const TokenizerClass kind = tokenizer_class_of(name, folder.model_type, names_byte_level(document.settings));
+  if (kind != TokenizerClass::plain) {
+    const io::JsonView config = folder.view();
+    ClassSettings given{.prefix = config.get<bool>("add_prefix_space").value_or(kind == TokenizerClass::llama),
+                        .legacy = config.get<bool>("legacy").value_or(false)};
+    if (const auto unknown = config.find("unk_token"); unknown && !unknown->json().is_null())
+      given.unknown = named_token(*unknown).content;
+    take_parts_of_class(document, kind, given);
+  } else if (!takes_file_as_it_is(folder.model_type) && brings_unknown_parts(name)) {
     log::warn(folder.config_name, ": \"tokenizer_class\" is ", name,
               ", which in transformers brings a pre-tokenizer, a ",
               "normalizer and special tokens of its own; here those of ", document.where, " count, so ids may differ");
+  }
+  return kind;
 }
 
 LORA_INLINE SentencePiecePrefix piece_prefix(const TokenizerFolder& folder) {

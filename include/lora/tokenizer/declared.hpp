@@ -38,7 +38,6 @@ struct TokenizerFolder {
   io::JsonView view() const { return {config, config_name}; }
   /// Of config.json where tokenizer_config.json has none.
   std::string class_name() const { return view().get<std::string>("tokenizer_class").value_or(models_class); }
-  TokenizerClass kind() const { return tokenizer_class_of(class_name(), model_type); }
 };
 
 /// A token given as a text, or as an object with "content"; its id is not known.
@@ -50,7 +49,8 @@ void forget_added(TokenizerParts& parts, const TokenizerFolder& folder,
 
 /// Adds every token that the files beside a vocabulary declare. `of_vocabulary`: those of a tokenizer.json as it has
 /// them, which are added already.
-void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder, const std::vector<AddedToken>& of_vocabulary);
+void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder, TokenizerClass kind,
+                    const std::vector<AddedToken>& of_vocabulary);
 
 }  // namespace lora::tokenizer::detail
 

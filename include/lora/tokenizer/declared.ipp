@@ -291,10 +291,9 @@ LORA_INLINE void warn_of_unread(const TokenizerParts& parts, const TokenizerFold
     if (!parts.added_ids.count(content)) return warn(folder.added_name, "the token \"", content, "\" is added");
 }
 
-LORA_INLINE void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder,
+LORA_INLINE void declare_tokens(TokenizerParts& parts, const TokenizerFolder& folder, TokenizerClass kind,
                                 const std::vector<AddedToken>& of_vocabulary) {
   SpecialTokens special;
-  const TokenizerClass kind = parts.pieces ? TokenizerClass::plain : folder.kind();
   for (const auto& [key, content] : own_tokens(kind))
     special.set(key, {.id = of_class, .content = std::string(content), .special = true});
   const auto set_piece = [&](std::string_view key, std::optional<std::int32_t> id) {

@@ -180,7 +180,7 @@ LORA_INLINE std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file) 
     read_id(concat("tokenizer.ggml.", names[i], "_token_id"), others[i]);
   for (const auto& id : {parts->bos, parts->eos, parts->pad}) parts->make_special(id);
   for (const auto& id : others) parts->make_special(id);
-  if (parts->byte_level) parts->settings["added_tokens"] = parts->added_tokens_json();
+  if (parts->bpe) parts->settings["added_tokens"] = parts->added_tokens_json();
   if (parts->pieces) {
     parts->frame = {};
     if (parts->bos && file.get<bool>("tokenizer.ggml.add_bos_token").value_or(true))

@@ -11,16 +11,21 @@ namespace lora::tokenizer::detail {
 
 /// The name of a pre-tokenizer that gives the same words. The normaliser is the name's, see GgufPreTokenizer.
 LORA_INLINE std::string_view gguf_name_of(const TokenizerParts& parts) {
-  const ByteLevelModel& model = *parts.byte_level;
+  const BpeModel& model = *parts.bpe;
+  const BpeSteps& steps = model.steps();
+  const bool nfc = steps.normalizer.is_nfc();
+  if (!nfc && !steps.normalizer.empty())
+    fail_gguf(parts, concat("the normalizer rewrites texts (", steps.normalizer.text(), ")"), "NFC or none");
+  if (!steps.marks.empty()) fail_gguf(parts, "the pre-tokenizer Metaspace goes before ByteLevel", "no Metaspace");
   for (const GgufPreTokenizer& entry : gguf_pre_tokenizers) {
-    if (entry.nfc != model.wants_nfc() || entry.ignores_merges != model.bpe().ignore_merges()) continue;
+    if (entry.nfc != nfc || entry.ignores_merges != model.bpe().ignore_merges()) continue;
     const io::Json json = gguf_pre_tokenizer_json(entry.kind);
-    PreTokenizer same;
+    BpeSteps same;
     read_pre_tokenizer(io::JsonView(json, "tokenizer.ggml.pre"), same);
-    if (same.fingerprint() == model.pre_tokenizer().fingerprint()) return entry.name;
+    if (same.pre_tokenizer.fingerprint() == steps.pre_tokenizer.fingerprint()) return entry.name;
   }
   fail_gguf(parts,
-            concat("the pre-tokenizer, ", model.wants_nfc() ? "with" : "without", " NFC and ",
+            concat("the pre-tokenizer, ", nfc ? "with" : "without", " NFC and ",
                    model.bpe().ignore_merges() ? "with" : "without", " ignore_merges, has no name in llama.cpp"),
             concat("one of ", gguf_pre_tokenizer_names()));
 }
@@ -88,7 +93,11 @@ LORA_INLINE void expect_gguf_text(const TokenizerParts& parts, std::string_view 
 
 LORA_INLINE std::vector<SentencePiece> add_byte_level(io::GgufMetadata& metadata, const TokenizerParts& parts,
                                                       Index size) {
-  const Bpe& bpe = parts.byte_level->bpe();
+  const Bpe& bpe = parts.bpe->bpe();
+  if (!parts.bpe->is_byte_level())
+    fail_gguf(parts, "the tokenizer merges characters by rank",
+              "a byte-level tokenizer.json, or a tokenizer.model: if the folder has one, export from a copy without "
+              "tokenizer.json");
   const Vocabulary& vocabulary = bpe.vocabulary();
   std::vector<SentencePiece> tokens;
   for (std::int32_t id = 0; id < vocabulary.end(); ++id) {
@@ -141,7 +150,7 @@ LORA_INLINE void add_tokenizer(io::GgufMetadata& metadata, const TokenizerParts&
     fail<FormatError>(parts.where, ": has ", parts.size, " tokens, but the model's embedding ", size, " rows");
   expect_gguf_text(parts, "the chat template", chat.chat_template);
   const auto tokens =
-      parts.byte_level != nullptr ? add_byte_level(metadata, parts, size) : add_sentencepiece(metadata, parts, size);
+      parts.bpe != nullptr ? add_byte_level(metadata, parts, size) : add_sentencepiece(metadata, parts, size);
   std::vector<std::string> texts;
   std::vector<std::int32_t> kinds;
   for (const SentencePiece& token : tokens) {

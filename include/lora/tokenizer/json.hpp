@@ -42,6 +42,9 @@ struct TokenizerDocument {
 
 namespace detail {
 
+/// How many times as long a normaliser or a decoder may make a text: memory for all of it is asked for.
+inline constexpr std::size_t most_growth = 64;
+
 /// A part of the settings; null if absent.
 io::JsonView part_of(const io::JsonView& object, std::string_view key);
 
@@ -51,12 +54,15 @@ std::string type_of(const io::JsonView& part);
 [[noreturn]] void fail_part(const std::string& where, std::string_view part, std::string_view found,
                             std::string_view known);
 
-/// Whether the normaliser is NFC; the only other supported one is none.
-bool read_normalizer(const io::JsonView& part);
+/// Adds the steps of a normaliser, none of null.
+void read_normalizer(const io::JsonView& part, Normalizer& result);
 
-/// Adds the stages of a pre-tokenizer and returns whether it has ByteLevel, which must come last since it turns text
-/// into bytes.
-bool read_pre_tokenizer(const io::JsonView& part, PreTokenizer& result);
+/// Adds the stages of a pre-tokenizer, those of Metaspace to the marks, and returns whether it has ByteLevel, which
+/// must come last since it turns text into bytes.
+bool read_pre_tokenizer(const io::JsonView& part, BpeSteps& result);
+
+/// Adds the steps of a decoder of vocabularies of text.
+void read_decoder(const io::JsonView& part, TokenDecoder& result);
 
 AddedToken read_added_token(const io::JsonView& item, std::int32_t id);
 
@@ -80,7 +86,7 @@ TokenizerDocument parse_tokenizer_json(std::string_view text, std::string where)
 
 /// The model that a document describes.
 /// Throws   FormatError for an unsupported model, normaliser, pre-tokenizer or decoder
-std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&& document);
+std::unique_ptr<BpeModel> bpe_model(TokenizerDocument&& document);
 
 /// A tokenizer.json: the settings with the model's vocabulary and merges.
 std::string tokenizer_json_text(const io::Json& settings, const Bpe& bpe);

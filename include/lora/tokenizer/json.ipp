@@ -173,14 +173,34 @@ void for_each_of(const io::JsonView& part, std::string_view key, F&& f) {
   for (std::size_t i = 0; i < list.json().size(); ++i) f(list.element(i));
 }
 
-LORA_INLINE bool read_normalizer(const io::JsonView& part) {
+/// The text that a pattern finds. Regular expressions are not followed here.
+LORA_INLINE std::string read_literal(const io::JsonView& part, const std::string& type) {
+  const io::JsonView pattern = part_of(part, "pattern");
+  if (pattern.json().is_object() && pattern.has("Regex"))
+    part.fail("the pattern of ", type, " is a regular expression, ", pattern.at<std::string>("Regex"),
+              "; expected a text, \"String\"");
+  std::string text = pattern.at<std::string>("String");
+  if (text.empty()) part.fail("the pattern of ", type, " is \"\"; expected a text that is not empty");
+  return text;
+}
+
+LORA_INLINE void read_normalizer(const io::JsonView& part, Normalizer& result) {
+  using Kind = Normalizer::Step::Kind;
   const std::string type = type_of(part);
-  if (type == "null") return false;
-  if (type == "NFC") return true;
-  if (type != "Sequence") fail_part(part.where(), "normalizer", type, "NFC");
-  bool nfc = false;
-  for_each_of(part, "normalizers", [&](const io::JsonView& item) { nfc = read_normalizer(item) || nfc; });
-  return nfc;
+  if (type == "null") return;
+  if (type == "Sequence")
+    return for_each_of(part, "normalizers", [&](const io::JsonView& item) { read_normalizer(item, result); });
+  if (type == "NFC") {
+    if (!result.is_nfc()) result.add({.kind = Kind::nfc});
+  } else if (type == "Prepend") {
+    if (auto text = part.at<std::string>("prepend"); !text.empty())
+      result.add({.kind = Kind::prepend, .to = std::move(text)});
+  } else if (type == "Replace") {
+    std::string from = read_literal(part, type);
+    result.add({.kind = Kind::replace, .from = std::move(from), .to = part.at<std::string>("content")});
+  } else {
+    fail_part(part.where(), "normalizer", type, "NFC, Prepend, Replace or a Sequence of them");
+  }
 }
 
 LORA_INLINE PreTokenizer::Behavior read_behavior(const io::JsonView& part) {
@@ -211,7 +231,41 @@ LORA_INLINE PreTokenizer::Stage read_split(const io::JsonView& part) {
   return stage;
 }
 
-LORA_INLINE bool read_pre_tokenizer(const io::JsonView& part, PreTokenizer& result) {
+/// What Metaspace writes for a space: one character.
+LORA_INLINE std::string read_mark(const io::JsonView& part) {
+  std::string mark = part.at<std::string>("replacement");
+  if (mark.empty() || unicode::code_point_at(mark, 0).bytes != mark.size())
+    part.fail("\"replacement\" of Metaspace is \"", mark, "\"; expected one character");
+  return mark;
+}
+
+/// Whether Metaspace puts a mark before a text that has none, and if so, only before the first part of a whole.
+LORA_INLINE std::optional<Normalizer::Step::Kind> read_prepend_scheme(const io::JsonView& part) {
+  using Kind = Normalizer::Step::Kind;
+  const std::string scheme = part.has("prepend_scheme") ? part.at<std::string>("prepend_scheme") : "always";
+  if (scheme != "always" && scheme != "first" && scheme != "never")
+    part.fail("\"prepend_scheme\" of Metaspace is ", scheme, "; expected always, first or never");
+  if (!part.get<bool>("add_prefix_space").value_or(true) && scheme != "never")
+    part.fail("\"add_prefix_space\" of Metaspace is false, but \"prepend_scheme\" is ", scheme, "; expected never");
+  if (scheme == "never") return std::nullopt;
+  return scheme == "first" ? Kind::mark_first : Kind::mark;
+}
+
+LORA_INLINE void read_metaspace(const io::JsonView& part, BpeSteps& result) {
+  if (!result.marks.empty() || !result.pre_tokenizer.empty())
+    part.fail("the pre-tokenizer Metaspace after another is not supported; expected it first");
+  const std::string mark = read_mark(part);
+  result.marks.add({.kind = Normalizer::Step::Kind::replace, .from = " ", .to = mark});
+  if (const auto kind = read_prepend_scheme(part)) result.marks.add({.kind = *kind, .to = mark});
+  if (!part.get<bool>("split").value_or(true)) return;
+  PreTokenizer::Stage stage;
+  stage.kind = PreTokenizer::Stage::Kind::literal;
+  stage.literal = mark;
+  stage.behavior = PreTokenizer::Behavior::merged_with_next;
+  result.pre_tokenizer.add(std::move(stage));
+}
+
+LORA_INLINE bool read_pre_tokenizer(const io::JsonView& part, BpeSteps& result) {
   using Stage = PreTokenizer::Stage;
   const std::string type = type_of(part);
   if (type == "Sequence") {
@@ -223,21 +277,25 @@ LORA_INLINE bool read_pre_tokenizer(const io::JsonView& part, PreTokenizer& resu
     return byte_level;
   }
   Stage stage;
-  if (type == "Split") {
-    result.add(read_split(part));
+  if (type == "null") {
+    return false;
+  } else if (type == "Split") {
+    result.pre_tokenizer.add(read_split(part));
+  } else if (type == "Metaspace") {
+    read_metaspace(part, result);
   } else if (type == "Digits") {
     stage.kind = Stage::Kind::digits;
     const bool individual = part.get<bool>("individual_digits").value_or(false);
     stage.behavior = individual ? PreTokenizer::Behavior::isolated : PreTokenizer::Behavior::contiguous;
-    result.add(std::move(stage));
+    result.pre_tokenizer.add(std::move(stage));
   } else if (type == "ByteLevel") {
     if (part.get<bool>("use_regex").value_or(true)) stage.pattern = WordPattern::gpt2();
     const bool prefix = part.get<bool>("add_prefix_space").value_or(true);
     if (prefix) stage.kind = Stage::Kind::prefix;
-    if (prefix || stage.pattern) result.add(std::move(stage));
+    if (prefix || stage.pattern) result.pre_tokenizer.add(std::move(stage));
     return true;
   } else {
-    fail_part(part.where(), "pre-tokenizer", type, "Split, Digits, ByteLevel or a Sequence of them");
+    fail_part(part.where(), "pre-tokenizer", type, "Split, Digits, Metaspace, ByteLevel or a Sequence of them");
   }
   return false;
 }
@@ -287,12 +345,48 @@ LORA_INLINE void read_post_processor(const io::JsonView& part, SpecialFrame& fra
   if (!after) part.fail("a template without its text is not supported");
 }
 
+/// Of a byte-level vocabulary.
 LORA_INLINE void check_decoder(const io::JsonView& part) {
   const std::string type = type_of(part);
   if (type == "Sequence") {
     for_each_of(part, "decoders", [](const io::JsonView& item) { check_decoder(item); });
   } else if (type != "ByteLevel") {
-    fail_part(part.where(), "decoder", type, "ByteLevel");
+    fail_part(part.where(), "decoder", type, "ByteLevel, as the pre-tokenizer is byte-level,");
+  }
+}
+
+/// How often Strip takes a character away.
+LORA_INLINE std::size_t read_count(const io::JsonView& part, std::string_view key) {
+  const auto count = part.at<std::int64_t>(key);
+  if (count < 0) part.fail("\"", key, "\" is ", count, "; expected 0 or more");
+  return static_cast<std::size_t>(count);
+}
+
+LORA_INLINE void read_decoder(const io::JsonView& part, TokenDecoder& result) {
+  using Kind = TokenDecoder::Step::Kind;
+  const std::string type = type_of(part);
+  if (type == "Sequence") {
+    for_each_of(part, "decoders", [&](const io::JsonView& item) { read_decoder(item, result); });
+  } else if (type == "Replace") {
+    std::string from = read_literal(part, type);
+    result.add({.kind = Kind::replace, .from = std::move(from), .to = part.at<std::string>("content")});
+  } else if (type == "ByteFallback") {
+    result.add({.kind = Kind::bytes});
+  } else if (type == "Fuse") {
+    result.add({.kind = Kind::fuse});
+  } else if (type == "Strip") {
+    std::string from = part.at<std::string>("content");
+    if (from.empty() || unicode::code_point_at(from, 0).bytes != from.size())
+      part.fail("\"content\" of Strip is \"", from, "\"; expected one character");
+    if (const auto stop = read_count(part, "stop"); stop != 0)
+      part.fail("\"stop\" of Strip is ", stop, ", which is not supported; 0 is");
+    result.add({.kind = Kind::strip, .from = std::move(from), .count = read_count(part, "start")});
+  } else if (type == "Metaspace") {
+    result.add({.kind = Kind::marks, .from = read_mark(part), .leading = read_prepend_scheme(part).has_value()});
+  } else if (type == "ByteLevel") {
+    part.fail("the decoder is byte-level, but the pre-tokenizer is not: it must end with ByteLevel");
+  } else {
+    fail_part(part.where(), "decoder", type, "Replace, ByteFallback, Fuse, Strip, Metaspace or a Sequence of them");
   }
 }
 
@@ -310,41 +404,50 @@ LORA_INLINE TokenizerDocument parse_tokenizer_json(std::string_view text, std::s
   return document;
 }
 
-LORA_INLINE std::unique_ptr<ByteLevelModel> byte_level_model(TokenizerDocument&& document) {
+LORA_INLINE std::unique_ptr<BpeModel> bpe_model(TokenizerDocument&& document) {
   const io::JsonView settings(document.settings, document.where);
   const io::JsonView model = detail::part_of(settings, "model");
   if (!model.json().is_object()) settings.fail("\"model\" is missing");
   const std::string type = model.get<std::string>("type").value_or("BPE");
   if (type != "BPE") detail::fail_part(model.where(), "model", type, "BPE");
   const auto refuse = [&](std::string_view setting) { settings.fail("the model's ", setting, " is not supported"); };
-  if (model.get<bool>("byte_fallback").value_or(false))
-    settings.fail(
-        "the model's byte_fallback is not supported; a tokenizer.model, if there is one beside this file, is ",
-        "read where this file is moved away");
   if (model.get<double>("dropout").value_or(0) != 0) refuse("dropout");
   for (const std::string_view key : {"continuing_subword_prefix", "end_of_word_suffix"})
     if (!model.get<std::string>(key).value_or("").empty()) refuse(key);
-  std::int32_t unknown = -1;
-  if (const auto token = model.get<std::string>("unk_token")) {
-    unknown = document.vocabulary.find(*token);
-    if (unknown < 0) settings.fail("the unk_token \"", *token, "\" is not in the vocabulary");
-    if (model.get<bool>("fuse_unk").value_or(false)) refuse("fuse_unk");
-  }
   if (const auto vocab = model.find("vocab"); vocab && !vocab->json().is_object())
     settings.fail("the model's \"vocab\" must be an object of tokens and ids");
   if (const auto merges = model.find("merges"); merges && !merges->json().is_array())
     settings.fail("the model's \"merges\" must be an array");
   if (document.vocabulary.count() == 0) settings.fail("the vocabulary is empty");
 
-  const bool nfc = detail::read_normalizer(detail::part_of(settings, "normalizer"));
-  PreTokenizer pre_tokenizer;
-  if (!detail::read_pre_tokenizer(detail::part_of(settings, "pre_tokenizer"), pre_tokenizer))
-    settings.fail("the pre-tokenizer is not byte-level: it must end with ByteLevel");
-  detail::check_decoder(detail::part_of(settings, "decoder"));
+  BpeSteps steps;
+  detail::read_normalizer(detail::part_of(settings, "normalizer"), steps.normalizer);
+  const bool is_byte_level = detail::read_pre_tokenizer(detail::part_of(settings, "pre_tokenizer"), steps);
+  if (const auto growth = steps.marks.growth(steps.normalizer.growth()); growth > detail::most_growth)
+    settings.fail("the normalizer and the pre-tokenizer may make a text ", growth, " times as long; expected at most ",
+                  detail::most_growth, " times");
+  const io::JsonView decoder = detail::part_of(settings, "decoder");
+  CharacterRules characters{.byte_tokens = model.get<bool>("byte_fallback").value_or(false),
+                            .fuse_unknown = model.get<bool>("fuse_unk").value_or(false)};
+  const auto unknown_token = model.get<std::string>("unk_token");
+  if (is_byte_level) {
+    detail::check_decoder(decoder);
+    if (characters.byte_tokens) refuse("byte_fallback with a byte-level pre-tokenizer");
+    if (characters.fuse_unknown && unknown_token) refuse("fuse_unk with a byte-level pre-tokenizer");
+    characters = {};
+  } else {
+    detail::read_decoder(decoder, steps.decoder.emplace());
+    if (const auto growth = steps.decoder->growth(); growth > detail::most_growth)
+      decoder.fail("the decoder may make a text ", growth, " times as long; expected at most ", detail::most_growth,
+                   " times");
+    document.vocabulary = document.vocabulary.as_text(document.where);
+  }
+  const std::int32_t unknown = unknown_token ? document.vocabulary.find(*unknown_token) : -1;
+  if (unknown_token && unknown < 0) settings.fail("the unk_token \"", *unknown_token, "\" is not in the vocabulary");
   auto merges = document.merges.resolve(document.vocabulary, document.where);
   const bool ignore_merges = model.get<bool>("ignore_merges").value_or(false);
-  return std::make_unique<ByteLevelModel>(
-      Bpe(std::move(document.vocabulary), std::move(merges), ignore_merges, unknown), std::move(pre_tokenizer), nfc);
+  return std::make_unique<BpeModel>(
+      Bpe(std::move(document.vocabulary), std::move(merges), ignore_merges, unknown, characters), std::move(steps));
 }
 
 LORA_INLINE std::string tokenizer_json_text(const io::Json& settings, const Bpe& bpe) {
@@ -354,8 +457,13 @@ LORA_INLINE std::string tokenizer_json_text(const io::Json& settings, const Bpe&
   entries.reserve(vocabulary.count());
   for (std::int32_t id = 0; id < vocabulary.end(); ++id)
     if (vocabulary.has(id)) entries.emplace_back(vocabulary.text(id), id);
-  for (const auto& merge : bpe.merges())
-    merges.push_back(concat(vocabulary.text(merge.left), " ", vocabulary.text(merge.right)));
+  for (const auto& merge : bpe.merges()) {
+    std::string left = vocabulary.text(merge.left), right = vocabulary.text(merge.right);
+    if (vocabulary.is_text())  // whose tokens may have spaces
+      merges.push_back(io::Json::array({std::move(left), std::move(right)}));
+    else
+      merges.push_back(concat(left, " ", right));
+  }
   io::Json document = settings;
   document["model"]["vocab"] = std::move(vocab);
   document["model"]["merges"] = std::move(merges);

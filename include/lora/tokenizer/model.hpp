@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,7 +11,9 @@
 
 #include "lora/tokenizer/bpe.hpp"
 #include "lora/tokenizer/fingerprints.hpp"
+#include "lora/tokenizer/normalizer.hpp"
 #include "lora/tokenizer/split.hpp"
+#include "lora/tokenizer/token_decoder.hpp"
 
 namespace lora::tokenizer {
 
@@ -19,8 +22,9 @@ class TokenModel {
  public:
   virtual ~TokenModel() = default;
 
-  /// Appends the tokens of a text to `ids`, and the byte offset of each to `begins`.
-  virtual void encode(std::string_view text, std::vector<std::int32_t>& ids,
+  /// Appends the tokens of a text, which is not empty, to `ids`, and the byte offset of each to `begins`. `first`: it
+  /// is the first part of a whole, before which some put a space.
+  virtual void encode(std::string_view text, bool first, std::vector<std::int32_t>& ids,
                       std::vector<std::size_t>& begins) const = 0;
 
   /// The id of a token as in the file, or -1.
@@ -37,12 +41,13 @@ class TokenModel {
   virtual std::string bytes_of(std::int32_t id) const = 0;
   virtual std::string bytes_of_added(std::string_view content) const = 0;
 
-  /// Whether encoding adds a space before a text, which decoding must remove.
+  /// What makes a text of tokens as they are written; null: their bytes follow each other.
+  virtual const TokenDecoder* decoder() const { return nullptr; }
+
+  /// Whether encoding adds a space before a text, which decoding without a decoder must remove.
   virtual bool adds_leading_space() const = 0;
-  /// Whether the caller puts a space before a part of a text, the first or another, that begins with none.
-  virtual bool wants_space_before(bool /*first*/) const { return false; }
-  /// Whether text is normalised to NFC first.
-  virtual bool wants_nfc() const = 0;
+  /// What is done to a text before added tokens that are `normalized` are found in it.
+  virtual const Normalizer& normalizer() const;
   /// How many times its bytes a text may have before it is cut into tokens, which have a byte or more each.
   virtual std::size_t growth() const = 0;
 
@@ -50,13 +55,22 @@ class TokenModel {
   virtual Fingerprints fingerprints() const = 0;
 };
 
-/// Byte-level byte-pair encoding: text is cut into words, the bytes of each merge.
-class ByteLevelModel final : public TokenModel {
- public:
-  ByteLevelModel(Bpe bpe, PreTokenizer pre_tokenizer, bool nfc)
-      : bpe_(std::move(bpe)), pre_tokenizer_(std::move(pre_tokenizer)), nfc_(nfc) {}
+/// How a tokenizer.json with merges prepares a text, and what it makes of tokens.
+struct BpeSteps {
+  Normalizer normalizer{};
+  Normalizer marks{};  ///< of each part between added tokens; where spaces become marks
+  PreTokenizer pre_tokenizer{};
+  std::optional<TokenDecoder> decoder{};  ///< of vocabularies of text
+};
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override;
+/// Byte-pair encoding: text is cut into words, and the bytes of each merge, or its characters if the vocabulary is
+/// text.
+class BpeModel final : public TokenModel {
+ public:
+  BpeModel(Bpe bpe, BpeSteps steps) : bpe_(std::move(bpe)), steps_(std::move(steps)) {}
+
+  void encode(std::string_view text, bool first, std::vector<std::int32_t>& ids,
+              std::vector<std::size_t>& begins) const override;
 
   std::int32_t find(std::string_view token) const override { return bpe_.vocabulary().find(token); }
   bool has(std::int32_t id) const override { return bpe_.vocabulary().has(id); }
@@ -65,19 +79,22 @@ class ByteLevelModel final : public TokenModel {
   std::string text_of(std::int32_t id) const override { return bpe_.vocabulary().text(id); }
   std::string bytes_of(std::int32_t id) const override { return std::string(bpe_.vocabulary().bytes(id)); }
   std::string bytes_of_added(std::string_view content) const override;
+  const TokenDecoder* decoder() const override { return steps_.decoder ? &*steps_.decoder : nullptr; }
   bool adds_leading_space() const override { return false; }
-  bool wants_nfc() const override { return nfc_; }
-  std::size_t growth() const override { return nfc_ ? 3 : 1; }  // UAX #15: at most 3 times in UTF-8
+  const Normalizer& normalizer() const override { return steps_.normalizer; }
+  std::size_t growth() const override { return steps_.marks.growth(steps_.normalizer.growth()); }
 
   Fingerprints fingerprints() const override;
 
   const Bpe& bpe() const { return bpe_; }
-  const PreTokenizer& pre_tokenizer() const { return pre_tokenizer_; }
+  const BpeSteps& steps() const { return steps_; }
+  bool is_byte_level() const { return !bpe_.vocabulary().is_text(); }
 
  private:
+  void encode_words(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const;
+
   Bpe bpe_;
-  PreTokenizer pre_tokenizer_;
-  bool nfc_;
+  BpeSteps steps_;
 };
 
 }  // namespace lora::tokenizer

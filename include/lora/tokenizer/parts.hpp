@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,7 +54,7 @@ struct TokenizerParts {
   /// What to save: files to copy or, without any, a tokenizer.json with these settings or a tokenizer.model.
   std::vector<std::filesystem::path> sources;
   io::Json settings;
-  const ByteLevelModel* byte_level = nullptr;
+  const BpeModel* bpe = nullptr;
   const SentencePieceModel* pieces = nullptr;
 
   std::optional<std::int32_t> find(std::string_view token) const;
@@ -80,6 +81,7 @@ struct TokenizerParts {
 
  private:
   std::vector<const AddedToken*> added_in_order() const;
+  void settle_special();
   std::int32_t next_id() const;
 
   std::int32_t highest_added_ = -1;

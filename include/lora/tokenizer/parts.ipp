@@ -59,7 +59,8 @@ LORA_INLINE void TokenizerParts::declare(AddedToken token) {
   if (const auto before = added.find(token.id); before != added.end() && before->second.special) token.special = true;
   added_ids.insert_or_assign(token.content, token.id);
   highest_added_ = std::max(highest_added_, token.id);
-  if (token.normalized && model->wants_nfc()) token.content = unicode::to_nfc(token.content).text;
+  if (token.normalized && model->normalizer().changes(token.content))
+    token.content = model->normalizer()(token.content).text;
   added.insert_or_assign(token.id, std::move(token));
 }
 
@@ -96,10 +97,20 @@ LORA_INLINE void TokenizerParts::finish() {
   }
   raw.finish(split_special_tokens);
   normalized.finish(split_special_tokens);
+  settle_special();
   for (const auto* side : {&frame.before, &frame.after})
     for (const std::int32_t id : *side)
       if (!has(id))
         fail<FormatError>(where, ": the template of special tokens names the id ", id, ", which no token has");
+}
+
+/// The `tokenizers` library leaves a token out of what it decodes if a special one was declared with the text that it
+/// has once it is normalised: if that is another text, it stays, although it is special.
+LORA_INLINE void TokenizerParts::settle_special() {
+  std::set<std::string_view> declared;
+  for (const auto& [content, id] : added_ids)
+    if (added.at(id).special) declared.insert(content);
+  for (auto& [id, token] : added) token.special = token.special && declared.contains(token.content);
 }
 
 LORA_INLINE std::vector<const AddedToken*> TokenizerParts::added_in_order() const {
@@ -119,8 +130,8 @@ LORA_INLINE std::unique_ptr<TokenizerParts> parts_of_document(TokenizerDocument&
   auto parts = std::make_unique<TokenizerParts>();
   parts->where = document.where;
   parts->settings = document.settings;
-  auto model = byte_level_model(std::move(document));
-  parts->byte_level = model.get();
+  auto model = bpe_model(std::move(document));
+  parts->bpe = model.get();
   parts->model = std::move(model);
   const io::JsonView settings(parts->settings, parts->where);
   for (AddedToken& token : read_added_tokens(settings)) {

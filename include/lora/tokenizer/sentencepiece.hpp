@@ -14,6 +14,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/tokenizer/added.hpp"
+#include "lora/tokenizer/bpe.hpp"
 #include "lora/tokenizer/model.hpp"
 #include "lora/tokenizer/proto.hpp"
 
@@ -36,7 +37,7 @@ class ProtoWriter {
 };
 
 /// How pieces write a space, U+2581.
-inline constexpr std::string_view space_mark = "\xE2\x96\x81";
+inline constexpr std::string_view space_mark = Bpe::space_mark;
 
 /// A piece's text as it stands in texts, and the other way.
 std::string with_spaces(std::string piece);
@@ -67,7 +68,8 @@ class SentencePieceModel final : public TokenModel {
   SentencePieceModel(std::string proto, const std::string& where,
                      SentencePiecePrefix prefix = SentencePiecePrefix::as_in_file);
 
-  void encode(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const override;
+  void encode(std::string_view text, bool first, std::vector<std::int32_t>& ids,
+              std::vector<std::size_t>& begins) const override;
 
   std::int32_t find(std::string_view token) const override;
   bool has(std::int32_t id) const override { return id >= 0 && id < end(); }
@@ -78,9 +80,9 @@ class SentencePieceModel final : public TokenModel {
   std::string bytes_of(std::int32_t id) const override;
   std::string bytes_of_added(std::string_view content) const override { return std::string(content); }
   bool adds_leading_space() const override { return adds_leading_space_ || wants_space_before(true); }
-  bool wants_nfc() const override { return false; }
   std::size_t growth() const override { return growth_; }
-  bool wants_space_before(bool first) const override {
+  /// Whether a space is put before a part of a text, the first or another, that begins with none.
+  bool wants_space_before(bool first) const {
     return prefix_ == SentencePiecePrefix::each || (first && prefix_ == SentencePiecePrefix::first);
   }
   Fingerprints fingerprints() const override;
@@ -98,6 +100,8 @@ class SentencePieceModel final : public TokenModel {
   SentencePiecePrefix prefix() const { return prefix_; }
 
  private:
+  void encode_pieces(std::string_view text, std::vector<std::int32_t>& ids, std::vector<std::size_t>& begins) const;
+
   std::string proto_;
   sentencepiece::SentencePieceProcessor processor_;
   SentencePiecePrefix prefix_;

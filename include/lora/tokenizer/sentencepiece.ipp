@@ -84,14 +84,23 @@ LORA_INLINE SentencePieceModel::SentencePieceModel(std::string proto, const std:
   }
   std::vector<std::int32_t> ids;
   std::vector<std::size_t> begins;
-  encode("a", ids, begins);
+  encode_pieces("a", ids, begins);
   adds_leading_space_ = !ids.empty() && bytes_of(ids[0])[0] == ' ';
   is_bpe_ = detail::is_bpe_model(proto_, where);
   if (normalizer.has_charsmap) growth_ = detail::Charsmap::longest_text;
 }
 
-LORA_INLINE void SentencePieceModel::encode(std::string_view text, std::vector<std::int32_t>& ids,
+LORA_INLINE void SentencePieceModel::encode(std::string_view text, bool first, std::vector<std::int32_t>& ids,
                                             std::vector<std::size_t>& begins) const {
+  if (text.starts_with(' ') || !wants_space_before(first)) return encode_pieces(text, ids, begins);
+  const std::size_t from = begins.size();
+  encode_pieces(" " + std::string(text), ids, begins);
+  for (std::size_t i = from; i < begins.size(); ++i)
+    if (begins[i] > 0) --begins[i];
+}
+
+LORA_INLINE void SentencePieceModel::encode_pieces(std::string_view text, std::vector<std::int32_t>& ids,
+                                                   std::vector<std::size_t>& begins) const {
   sentencepiece::ImmutableSentencePieceText encoded;
   const auto status = processor_.Encode({text.data(), text.size()}, encoded.mutable_proto());
   if (!status.ok()) fail<FormatError>("the tokenizer cannot cut this text: ", std::string_view(status.message()));

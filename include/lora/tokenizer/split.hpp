@@ -95,6 +95,7 @@ class PreTokenizer {
     bool invert = false;  ///< swaps matches and the rest
   };
 
+  bool empty() const { return stages_.empty(); }
   void add(Stage stage) { stages_.push_back(std::move(stage)); }
 
   std::uint64_t fingerprint() const;

@@ -31,8 +31,9 @@ inline std::size_t begun_at_end(std::string_view text, std::string_view word) {
 }
 
 /// The text of a growing answer, token by token: in whole characters, and up to the first stop text. All that it gives
-/// together is what decoding all tokens does (but for spaces that a tokenizer removes with a later token, see
-/// clean_up_tokenization_spaces). For each token only the last few are decoded.
+/// together is what decoding all tokens does, but for what a later token would change: spaces that a tokenizer removes,
+/// see clean_up_tokenization_spaces, and characters of byte tokens that decode to U+FFFD each because more bytes make
+/// all of them together invalid. For each token only the last few are decoded.
 class TextStream {
  public:
   explicit TextStream(const Tokenizer& tokenizer, std::span<const std::string> stops = {})
@@ -45,17 +46,17 @@ class TextStream {
     std::string text = tokenizer_->decode(tokens_, true);
     constexpr std::string_view unfinished = "\uFFFD";
     if (text.size() <= shown_.size() || text.ends_with(unfinished)) return {};
+    text = without_shown(std::move(text));
     tokens_.erase(tokens_.begin(), tokens_.begin() + static_cast<std::ptrdiff_t>(context_));
     context_ = tokens_.size();
-    text.erase(0, std::exchange(shown_, tokenizer_->decode(tokens_, true)).size());
+    shown_ = tokenizer_->decode(tokens_, true);
     return release(text, false);
   }
 
   /// What was held back, of an answer that has ended.
   std::string finish() {
     if (stopped_) return {};
-    std::string text = tokenizer_->decode(tokens_, true);
-    text.erase(0, shown_.size());
+    const std::string text = without_shown(tokenizer_->decode(tokens_, true));
     tokens_.clear();
     shown_.clear();
     context_ = 0;
@@ -66,6 +67,13 @@ class TextStream {
   bool stopped() const { return stopped_; }
 
  private:
+  /// What the tokens after the context add to the text of all.
+  std::string without_shown(std::string text) const {
+    if (text.starts_with(shown_)) return text.erase(0, shown_.size());
+    // Bytes that end in the middle of a character have changed what those before them decode to.
+    return tokenizer_->decode(std::span(tokens_).subspan(context_), true);
+  }
+
   std::string release(std::string_view text, bool all) {
     held_ += text;
     std::string ready = cut_at_stops(held_, stops_);

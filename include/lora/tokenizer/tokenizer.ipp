@@ -14,16 +14,17 @@ LORA_INLINE Tokenizer Tokenizer::from_folder(const std::filesystem::path& folder
   const detail::TokenizerFolder beside(folder);
   std::unique_ptr<detail::TokenizerParts> parts;
   std::vector<AddedToken> of_vocabulary;
+  auto kind = detail::TokenizerClass::plain;
   if (json) {
     auto document = read_document(folder / "tokenizer.json");
-    detail::apply_class(document, beside);
+    kind = detail::apply_class(document, beside);
     of_vocabulary = detail::read_added_tokens(io::JsonView(document.settings, document.where));
     parts = detail::parts_of_document(std::move(document));
   } else {
     const auto file = folder / "tokenizer.model";
     parts = detail::parts_of_pieces(io::read_file(file), file.native(), detail::piece_prefix(beside));
   }
-  detail::declare_tokens(*parts, beside, of_vocabulary);
+  detail::declare_tokens(*parts, beside, kind, of_vocabulary);
   detail::read_config_fields(*parts, beside);
   const auto templates = detail::read_chat_templates(folder, beside.view());
   parts->chat_template = templates.plain;
@@ -71,17 +72,29 @@ LORA_INLINE Tokenizer::Encoding Tokenizer::encode(std::string_view text, bool ad
 }
 
 LORA_INLINE std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special) const {
-  std::string bytes;
-  for (const std::int32_t id : ids) {
-    if (id < 0) fail<FormatError>("no token has the id ", id);
-    if (const auto added = parts_->added.find(id); added != parts_->added.end()) {
-      if (!(skip_special && added->second.special)) bytes += parts_->model->bytes_of_added(added->second.content);
-    } else if (parts_->model->has(id)) {
-      bytes += parts_->model->bytes_of(id);
+  const TokenModel& model = *parts_->model;
+  const auto for_each = [&](auto&& take_added, auto&& take_own) {
+    for (const std::int32_t id : ids) {
+      if (id < 0) fail<FormatError>("no token has the id ", id);
+      if (const auto added = parts_->added.find(id); added != parts_->added.end()) {
+        if (!(skip_special && added->second.special)) take_added(added->second.content);
+      } else if (model.has(id)) {
+        take_own(id);
+      }
     }
+  };
+  std::string bytes;
+  if (const TokenDecoder* decoder = model.decoder()) {
+    std::vector<std::string> tokens;
+    for_each([&](const std::string& content) { tokens.push_back(content); },
+             [&](std::int32_t id) { tokens.push_back(model.text_of(id)); });
+    bytes = (*decoder)(std::move(tokens));
+  } else {
+    for_each([&](const std::string& content) { bytes += model.bytes_of_added(content); },
+             [&](std::int32_t id) { bytes += model.bytes_of(id); });
+    if (model.adds_leading_space() && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
+    bytes = unicode::replace_invalid_utf8(std::move(bytes));
   }
-  if (parts_->model->adds_leading_space() && !bytes.empty() && bytes[0] == ' ') bytes.erase(0, 1);
-  bytes = unicode::replace_invalid_utf8(std::move(bytes));
   return parts_->cleans_up_spaces ? detail::without_extra_spaces(std::move(bytes)) : bytes;
 }
 
@@ -109,8 +122,8 @@ LORA_INLINE void Tokenizer::save(const std::filesystem::path& folder) const {
   for (const auto& source : parts_->sources) io::copy_file(source, folder / source.filename());
   if (parts_->template_apart) io::write_file(folder / "chat_template.jinja", std::string_view(parts_->chat_template));
   if (!parts_->sources.empty()) return;
-  if (parts_->byte_level)
-    io::write_file(folder / "tokenizer.json", tokenizer_json_text(parts_->settings, parts_->byte_level->bpe()));
+  if (parts_->bpe)
+    io::write_file(folder / "tokenizer.json", tokenizer_json_text(parts_->settings, parts_->bpe->bpe()));
   else
     io::write_file(folder / "tokenizer.model", parts_->pieces->proto());
   io::write_json(folder / "tokenizer_config.json", detail::tokenizer_config_json(*parts_));
@@ -128,21 +141,17 @@ LORA_INLINE Tokenizer Tokenizer::finish(std::unique_ptr<detail::TokenizerParts> 
 }
 
 LORA_INLINE void Tokenizer::encode_segment(std::string_view text, std::size_t offset, Encoding& result) const {
+  const Normalizer& normalizer = parts_->model->normalizer();
   unicode::Normalized changed;
-  const bool changes = parts_->model->wants_nfc() && !unicode::is_plainly_nfc(text);
-  if (changes) changed = unicode::to_nfc(text);
+  const bool changes = normalizer.changes(text);
+  if (changes) changed = normalizer(text);
   const std::string_view normal = changes ? std::string_view(changed.text) : text;
   const std::size_t first = result.begins.size();
   const auto encode_piece = [&](std::size_t begin, std::size_t end) {
     const std::size_t from = result.begins.size();
-    const std::string_view piece = normal.substr(begin, end - begin);
-    const bool spaced = !piece.starts_with(' ') && parts_->model->wants_space_before(offset + begin == 0);
-    if (spaced)
-      parts_->model->encode(" " + std::string(piece), result.ids, result.begins);
-    else
-      parts_->model->encode(piece, result.ids, result.begins);
-    for (std::size_t i = from; i < result.begins.size(); ++i)
-      result.begins[i] += begin - (spaced && result.begins[i] > 0 ? 1 : 0);
+    const bool is_first = offset + (changes ? changed.begins[begin] : begin) == 0;
+    parts_->model->encode(normal.substr(begin, end - begin), is_first, result.ids, result.begins);
+    for (std::size_t i = from; i < result.begins.size(); ++i) result.begins[i] += begin;
   };
   parts_->normalized.split(normal, encode_piece, [&](std::int32_t id, std::size_t begin, std::size_t) {
     result.ids.push_back(id);
