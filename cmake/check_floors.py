@@ -35,6 +35,7 @@ ROOMS = [
     (r"sentencepiece", r"include/lora/tokenizer/sentencepiece\.hpp$"),
     (r"(zlib|zstd|zstd_errors)\.h$", r"include/lora/io/unpack\.hpp$|tests/"),
     (r"csv\.h$", r"include/lora/io/csv\.ipp$"),
+    (r"(arrow|parquet)/", r"include/lora/io/parquet\.ipp$"),
     (r"yaml-cpp/", r"include/lora/io/yaml\.ipp$"),
     (r"mpi\.h$", r"include/lora/comm/mpi"),
     (r"(acl|aclnn|aclnnop|hccl)/", r"include/lora/ascend/acl"),

@@ -22,7 +22,8 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/package/lora-config-vers
                                  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/package/lora-config.cmake"
               "${PROJECT_BINARY_DIR}/package/lora-config-version.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/FindLibCsv.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindArrowParquet.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindLibCsv.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/FindYamlCpp.cmake" "${CMAKE_CURRENT_LIST_DIR}/FindZstd.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/lora-build-type.cmake" "${CMAKE_CURRENT_LIST_DIR}/lora-compiled.cmake"
         DESTINATION "${lora_package_dir}")

@@ -7,7 +7,7 @@ int main(int argc, char** argv) try {
   if (argc != 4) return std::fprintf(stderr, "usage: fine_tune MODEL DATASET OUTPUT_DIR\n"), 2;
   lora::Config config;
   config.model_name_or_path = argv[1];  // a model folder, a .gguf file, or a name in the local Hugging Face cache
-  config.dataset = {argv[2]};           // .json, .jsonl, .csv or .txt
+  config.dataset = {argv[2]};           // .json, .jsonl, .parquet, .csv or .txt
   config.output_dir = argv[3];
   config.learning_rate = 1e-3;
   lora::RunOptions options;

@@ -31,6 +31,7 @@
 #include "lora/io/gguf.ipp"
 #include "lora/io/json.ipp"
 #include "lora/io/mapped_file.ipp"
+#include "lora/io/parquet.ipp"
 #include "lora/io/paths.ipp"
 #include "lora/io/read_file.ipp"
 #include "lora/io/safetensors.ipp"

@@ -161,9 +161,14 @@ TEST_CASE("findings: they come in an order that stays, and states have their nam
   CHECK(of(run::examine(dev), "compressed data").found == "gzip yes, Zstandard yes");
   CHECK(of(run::examine(dev), "compressed data").state == State::ok);
 #endif
-#if defined(LORA_WITH_CSV)
-  CHECK(of(run::examine(dev), "data files").found == "JSON, texts, CSV");
+#if defined(LORA_WITH_CSV) && defined(LORA_WITH_PARQUET)
+  CHECK(of(run::examine(dev), "data files").found == "JSON, texts, CSV, Parquet");
   CHECK(of(run::examine(dev), "data files").state == State::ok);
+#elif defined(LORA_WITH_CSV)
+  CHECK(of(run::examine(dev), "data files").found == "JSON, texts, CSV, no Parquet");
+  CHECK(of(run::examine(dev), "data files").state == State::note);
+  CHECK(of(run::examine(dev), "data files").advice ==
+        "install Arrow's C++ libraries (docs/install.md tells from where) and build again");
 #endif
 #if defined(LORA_WITH_YAML)
   CHECK(of(run::examine(dev), "settings files").found == "JSON, YAML");

@@ -1,6 +1,7 @@
 // As in a build that found no oneDNN: all products are Eigen's.
 #undef LORA_WITH_CSV
 #undef LORA_WITH_ONEDNN
+#undef LORA_WITH_PARQUET
 #undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB
 #undef LORA_WITH_ZSTD

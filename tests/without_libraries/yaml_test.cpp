@@ -1,6 +1,7 @@
 // As in a build that found neither yaml-cpp nor the other libraries that may be missing, as the other sources here.
 #undef LORA_WITH_CSV
 #undef LORA_WITH_ONEDNN
+#undef LORA_WITH_PARQUET
 #undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB
 #undef LORA_WITH_ZSTD

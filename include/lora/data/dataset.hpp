@@ -26,6 +26,7 @@
 #include "lora/data/table.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/parquet.hpp"
 #include "lora/io/text_encoding.hpp"
 #include "lora/io/unpack.hpp"
 #include "lora/tokenizer/unicode.hpp"
@@ -34,8 +35,8 @@ namespace lora::data {
 
 /// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only where each
 /// record begins is kept in memory; pages that were read are given back. A file's format is detected from its content:
-/// a JSON array, JSON lines, for .csv and .tsv a table or, for .txt, one text per line; files of gzip and Zstandard are
-/// unpacked first.
+/// a JSON array, JSON lines, Parquet, for .csv and .tsv a table or, for .txt, one text per line; files of gzip and
+/// Zstandard are unpacked first.
 class Dataset {
  public:
   /// A path that is the name of one of `lists` stands for its records.

@@ -188,8 +188,14 @@ LORA_INLINE void Dataset::add_file(const std::string& path, const RecordColumns&
     fail<FormatError>(path, ": columns or tags of a .txt file, of which each line is a text; expected none, or ",
                       "{\"prompt\": \"text\"}");
   file->mapped = io::map_unpacked(path);
-  const auto bytes = file->mapped->bytes();
-  file->text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  const auto text_of = [](const io::MappedFile& mapped) {
+    return std::string_view(reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size());
+  };
+  if (io::is_parquet(path, text_of(*file->mapped))) {
+    file->mapped = io::parquet_as_lines(*file->mapped);
+    file->plain = false;
+  }
+  file->text = text_of(*file->mapped);
   if (file->text.starts_with("\xEF\xBB\xBF")) file->text.remove_prefix(3);
   io::refuse_wide_text(path, file->text);
   add(std::move(file));
@@ -240,10 +246,8 @@ LORA_INLINE Sample::Kind Dataset::first_kind(const File& file) const {
 }
 
 LORA_INLINE void Dataset::fail_unknown(const std::string& name, std::string_view text, char first) {
-  if (text.starts_with("PAR1"))
-    fail<FormatError>(name, ": a Parquet file; expected JSON records: in Python, ",
-                      "datasets.Dataset.from_parquet(NAME).to_json('NAME.jsonl') writes them");
   constexpr std::pair<std::string_view, std::string_view> packed[] = {
+      {"PARE", "a Parquet file that is encrypted; expected one that is not"},
       {"PK\x03\x04",
        "a zip archive, as .xlsx files are one too; expected the file that is in it, of a spreadsheet saved as "
        "CSV UTF-8"},
@@ -255,7 +259,8 @@ LORA_INLINE void Dataset::fail_unknown(const std::string& name, std::string_view
       {"<html", "a web page, as a download gives that was refused; expected the file itself"}};
   for (const auto& [begin, what] : packed)
     if (text.starts_with(begin)) fail<FormatError>(name, ": ", what);
-  fail<FormatError>(name, ": neither JSON records nor a file called .csv, .tsv or .txt; it begins with ", first);
+  fail<FormatError>(name, ": neither JSON records nor Parquet, nor a file called .csv, .tsv or .txt; it begins with ",
+                    first);
 }
 
 LORA_INLINE void Dataset::keep(Index count) {

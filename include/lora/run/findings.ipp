@@ -105,11 +105,23 @@ LORA_INLINE Finding compression_finding() {
 
 LORA_INLINE Finding tables_finding() {
 #ifdef LORA_WITH_CSV
-  return {"data files", Finding::State::ok, "JSON, texts, CSV"};
+  constexpr bool csv = true;
 #else
-  return {"data files", Finding::State::note, "JSON, texts, no CSV",
-          "install libcsv (Debian: libcsv-dev) and build again"};
+  constexpr bool csv = false;
 #endif
+#ifdef LORA_WITH_PARQUET
+  constexpr bool parquet = true;
+#else
+  constexpr bool parquet = false;
+#endif
+  Finding finding{"data files", Finding::State::ok,
+                  concat("JSON, texts, ", csv ? "" : "no ", "CSV, ", parquet ? "" : "no ", "Parquet")};
+  if (csv && parquet) return finding;
+  finding.state = Finding::State::note;
+  finding.advice =
+      concat("install ", csv ? "" : "libcsv (Debian: libcsv-dev)", csv || parquet ? "" : ", for Parquet ",
+             parquet ? "" : "Arrow's C++ libraries (docs/install.md tells from where)", " and build again");
+  return finding;
 }
 
 LORA_INLINE Finding settings_finding() {

@@ -96,8 +96,8 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
-       "File or files of records: .json, .jsonl, .csv, .tsv or .txt, also compressed (.gz, .zst); or objects {path, "
-       "weight, name, max_samples, num_samples, columns, tags}"},
+       "File or files of records: .json, .jsonl, .parquet, .csv, .tsv or .txt, also compressed (.gz, .zst); or objects "
+       "{path, weight, name, max_samples, num_samples, columns, tags}"},
       {"dataset_dir", "data", data | generate, &C::dataset_dir, any, free, "",
        "Folder of a dataset_info.json, whose names of data sets may stand in dataset and eval_dataset", folder},
       {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
@@ -388,7 +388,7 @@ LORA_INLINE std::vector<Key> make_keys() {
 
       {"text", "input", tokenize, &C::text, any, free, "", "One text; or give file"},
       {"file", "input", tokenize, &C::file, any, free, "",
-       ".txt: a text per line; .jsonl: {\"text\"} or {\"messages\"} per line; .csv: a record per row"},
+       ".txt: a text per line; .jsonl: {\"text\"} or {\"messages\"} per line; .csv, .parquet: a record per row"},
       {"add_generation_prompt", "input", tokenize, &C::add_generation_prompt, any, free, "",
        "Ends conversations with the opening of an answer"},
       {"runs", "input", report, &C::runs, any, free, "",
