@@ -2,7 +2,7 @@
 # Installs the Debian packages that building lora needs and that are missing. Calling it again does nothing.
 #
 #   cmake/install_dependencies.sh [--tests] [--format] [--clang] [--aarch64] [--bench] [--package]
-#       [--dry-run]
+#       [--parquet] [--dry-run]
 #
 # Without an option: what the library and the program lora need. Root, or sudo where there is one.
 set -eu
@@ -18,6 +18,7 @@ for option in "$@"; do
     --aarch64) packages="$packages g++-aarch64-linux-gnu qemu-user" ;;
     --bench) packages="$packages libbenchmark-dev" ;;
     --package) packages="$packages dpkg-dev file git" ;;
+    --parquet) packages="$packages python3-venv" ;;  # which cmake/install_arrow.sh wants
     --dry-run) dry_run=true ;;
     -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "install_dependencies: unknown option $option; see --help" >&2; exit 2 ;;

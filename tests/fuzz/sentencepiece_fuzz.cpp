@@ -52,7 +52,7 @@ LORA_FUZZ_TARGET(sentencepiece, data, size) {
     const std::string_view text = "All e\u0301 \u00E9t\u00E9 \uFB01n  x";
     std::vector<std::int32_t> ids;
     std::vector<std::size_t> begins;
-    model.encode(text, ids, begins);
+    model.encode(text, true, ids, begins);
     if (ids.size() != begins.size()) __builtin_trap();
     for (const std::size_t begin : begins)
       if (begin > text.size()) __builtin_trap();

@@ -28,8 +28,9 @@ def expected_files(package, program):
     """The files of the Debian package; `package`: the folder of the package for CMake."""
     yield from (f"usr/include/{path.relative_to(ROOT / 'include').as_posix()}" for path in (ROOT / "include").rglob("*.[hi]pp"))
     yield "usr/share/doc/lora/LICENSE"
-    for name in ("lora-config.cmake", "lora-config-version.cmake", "lora-targets.cmake", "FindLibCsv.cmake",
-                 "FindSentencePiece.cmake", "FindYamlCpp.cmake", "FindZstd.cmake", "lora-build-type.cmake", "lora-compiled.cmake"):
+    for name in ("lora-config.cmake", "lora-config-version.cmake", "lora-targets.cmake", "FindArrowParquet.cmake",
+                 "FindLibCsv.cmake", "FindSentencePiece.cmake", "FindYamlCpp.cmake", "FindZstd.cmake", "lora-build-type.cmake",
+                 "lora-compiled.cmake"):
         yield f"{package}/{name}"
     yield from (f"{package}/compiled/{path.name}" for path in (ROOT / "cmake" / "compiled").iterdir())
     if program:

@@ -35,7 +35,7 @@ NOT_RUN = [
     ("README.md", "for file in", "fetches a model from a network"),
     ("docs/quick_start.md", "cmake/install_dependencies.sh", "installs packages as root and builds the program"),
     ("docs/install.md", "cmake --preset release", "builds the program, as the tests were; tests/package installs it"),
-    ("docs/install.md", "cmake --preset release -DLORA_ARROW_ROOT", "wants pyarrow, and builds the program"),
+    ("docs/install.md", "cmake/install_dependencies.sh --parquet", "installs a package as root, fetches Arrow from a network, and builds the program"),
     ("docs/install.md", "cmake/install_dependencies.sh --package", "builds the program and installs as root; tests/package makes the package"),
     ("docs/install.md", "cmake/make_release.sh", "builds the program, of what is committed"),
     ("docs/quick_start.md", "git lfs install", "fetches a model from a network"),

@@ -71,7 +71,7 @@ template <class Vector>
 [[gnu::always_inline]] inline void fill_lanes(float x, Floats8& lanes) { lanes = Floats8{x, x, x, x, x, x, x, x}; }
 [[gnu::always_inline]] inline void fill_lanes(float x, Floats16& lanes) {
 #if defined(__AVX512F__)
-  lanes = (Floats16)_mm512_set1_ps(x);
+  lanes = _mm512_set1_ps(x);
 #else
   fill_lanes(x, lanes.low);
   lanes.high = lanes.low;
@@ -92,7 +92,7 @@ template <class Vector>
 
 [[gnu::always_inline]] inline void add_product(const Floats16& x, const Floats16& y, Floats16& sum) {
 #if defined(__AVX512F__)
-  sum = (Floats16)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+  sum = _mm512_fmadd_ps(x, y, sum);
 #else
   add_product(x.low, y.low, sum.low);
   add_product(x.high, y.high, sum.high);
