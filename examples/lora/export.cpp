@@ -71,7 +71,8 @@ int export_adapter(const settings::Config& config, const model::Source& source, 
     fail<FormatError>(folder.native(),
                       ": was trained with other rotary settings than its base has, which an adapter's ",
                       "GGUF file can't say; expected the base's: export the merged model, without adapter_only");
-  if (const Index window = model::narrowest_window(source.config()); window > 0 && source.config().model_type != "phi3")
+  if (const Index window = model::narrowest_window(source.config());
+      window > 0 && !model::type_of(source.config()).gguf_windows)
     fail<FormatError>(folder.native(), ": is of a base with a sliding window of ", window,
                       " tokens, which its GGUF file can't say; expected a base without");
   const model::GgufAdapter adapter(model::open_adapter(folder), source.config(), model::gguf_dtype(config.outtype));

@@ -29,8 +29,8 @@ std::string text_of_model(const settings::Config& config, const model::Blueprint
   for (const nn::ParamTable::Storage& storage : params.storages())
     trained += static_cast<double>(storage.rows * storage.cols);
   const auto count = [](double number) {
-    return number >= 1e9 ? concat(significant(number * 1e-9, 3), " billion")
-                         : concat(significant(number * 1e-6, 3), " million");
+    return number >= 1e9 ? concat(plain_number(number * 1e-9, 3), " billion")
+                         : concat(plain_number(number * 1e-6, 3), " million");
   };
   return concat(config.model_name(), ", ", count(static_cast<double>(model::parameters_of(blueprint.config))),
                 " parameters stored as ", name_of(stored), "; ", config.trains_model() ? "in full" : "LoRA", ", ",
@@ -87,7 +87,7 @@ int run_plan(Request& request) {
 #if defined(LORA_WITH_ASCEND)
   if (config.device_type != "auto" && !config.dataset.empty()) {
     const model::Config& shape = model.source.config();
-    const kernel::AttentionShape heads = model::attention_shape(shape, model::narrowest_window(shape));
+    const kernel::AttentionShape heads = train::shared_attention(config, shape);
     train::settle_prefixes(config, heads, kernel::takes_trees<ascend::Device, float>(heads));
   }
 #endif
@@ -135,8 +135,8 @@ int run_plan(Request& request) {
   const Precision precision = named.value_or(preferred_precision(measured, stored));
   const Limits limits = measure_limits(measured);
   target.device =
-      concat(measured.describe(), ", ", significant(limits.f32_gflops, 3), " GFLOP/s in float32, ",
-             significant(limits.bf16_gflops, 3), " in bfloat16, ", significant(limits.gb_per_second, 3), " GB/s");
+      concat(measured.describe(), ", ", plain_number(limits.f32_gflops, 3), " GFLOP/s in float32, ",
+             plain_number(limits.bf16_gflops, 3), " in bfloat16, ", plain_number(limits.gb_per_second, 3), " GB/s");
   target.machine = nn::machine_of(measured);
   target.rates = rates_of(limits, precision);
   target.rates /= target.devices;  // which share the processors

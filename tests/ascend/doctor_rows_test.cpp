@@ -192,7 +192,7 @@ TEST_CASE("ascend doctor: the toolkit, its operators and what was asked of them 
                           "float32 results of float16 products: written\n";
     {
       Npu dev;
-      CHECK(told(dev) == version + libraries + "operators: 30 of 30\nwork memory: grows by virtual memory, up to " +
+      CHECK(told(dev) == version + libraries + "operators: 32 of 32\nwork memory: grows by virtual memory, up to " +
                              size_text(dev.memory().total) +
                              "\nwork behind what has failed: thrown away\nfixed order of sums: asked for\n" + products);
     }
@@ -204,7 +204,7 @@ TEST_CASE("ascend doctor: the toolkit, its operators and what was asked of them 
     Npu dev(ascend::DeviceSettings{.deterministic = false}, toolkit);
     CHECK(told(dev) ==
           "CANN: 8.1.RC1\nruntime interface: the toolkit doesn't tell\n" + libraries +
-              "without RotaryPositionEmbedding: done by Mul and InplaceAddcmul\noperators: 29 of 30\nwork memory: has "
+              "without RotaryPositionEmbedding: done by Mul and InplaceAddcmul\noperators: 31 of 32\nwork memory: has "
               "a fixed share: " +
               size_text(dev.arena().capacity()) +
               "\nwork behind what has failed: thrown away\nfixed order of sums: not asked for\n" + products);

@@ -71,6 +71,10 @@ TEST_CASE("error: digits, significant digits and sizes are those that were asked
   CHECK(fixed(-std::numeric_limits<double>::quiet_NaN(), 2) == "nan");
   CHECK(significant(123456.0, 3) == "1.23e+05");
   CHECK(significant(0.5, 3) == "0.5");
+  CHECK(plain_number(123456.4, 3) == "123456");
+  CHECK(plain_number(1000.0, 3) == "1000");
+  CHECK(plain_number(12.345, 3) == "12.3");
+  CHECK(plain_number(0.012345, 3) == "0.0123");
   CHECK(significant(1.0 / 3, 5) == "0.33333");
   CHECK(significant(-std::numeric_limits<double>::quiet_NaN(), 3) == "nan");
   CHECK(size_text(0.0) == "0.0 MiB");

@@ -22,8 +22,8 @@ LORA_FUZZ_TARGET(adapter_config, data, size) {
     return;
   }
   for (const lora::Index layer : {0, 1, 31})
-    for (const auto projection : lora::model::projection_names) {
-      const auto lora = config.rank_of(layer, projection);
+    for (const lora::model::Projection& projection : lora::model::projections) {
+      const auto lora = config.rank_of(layer, projection.name);
       if (lora.rank < 0 || lora.rank > (1 << 16)) __builtin_trap();
       if (!std::isfinite(static_cast<float>(lora.scale))) __builtin_trap();
     }

@@ -87,6 +87,22 @@ TEST_CASE("adapter start: what trains in full has PEFT's names, and of a tied mo
   CHECK(whole({"norms"}, "qwen2", true) == norms);
   CHECK(whole({"norms"}, "qwen3", true) ==
         Names{"input_layernorm", "post_attention_layernorm", "norm", "q_norm", "k_norm"});
+  CHECK(whole({"norms"}, "gemma2", true) == Names{"input_layernorm", "post_attention_layernorm", "norm",
+                                                  "pre_feedforward_layernorm", "post_feedforward_layernorm"});
+  // Whatever trains so is all norms of the model, and what reads the adapter again knows its name.
+  for (const model::ModelType& type : model::model_types) {
+    CAPTURE(type.name);
+    const auto shape = shape_of(std::string(type.name).c_str(), true);
+    const model::AdapterConfig adapter = model::parse_adapter_config(
+        io::json_object({{"peft_type", "LORA"},
+                         {"r", 4},
+                         {"lora_alpha", 4},
+                         {"target_modules", "all-linear"},
+                         {"modules_to_save", io::json_array(whole({"norms"}, type.name.data(), true))}}),
+        "adapter_config.json");
+    for (const model::TensorInfo& info : model::tensors_of(shape))
+      CHECK(adapter.trains_whole(info) == (info.kind == model::TensorInfo::Kind::norm));
+  }
   CHECK(whole({}, "qwen3", true).empty());
 }
 

@@ -129,9 +129,9 @@ TEST_CASE("adapter: the tensors are compared with what the settings ask for befo
 
 TEST_CASE("adapter: unless told otherwise it has rank 8, alpha 16 and all projections") {
   const model::AdapterConfig config;
-  for (const auto name : model::projection_names) {
-    CHECK(config.rank_of(0, name).rank == 8);
-    CHECK(config.rank_of(0, name).scale == 2);
+  for (const model::Projection& p : model::projections) {
+    CHECK(config.rank_of(0, p.name).rank == 8);
+    CHECK(config.rank_of(0, p.name).scale == 2);
   }
   CHECK(config.dropout == 0);
   CHECK_FALSE(config.rslora);
@@ -220,7 +220,7 @@ TEST_CASE("adapter: PEFT's ways to choose modules, ranks and scales") {
   CHECK(list.rank_of(0, "q_proj").scale == 2);
   CHECK(list.rank_of(0, "k_proj").rank == 0);
   const auto all = parsed({{"target_modules", "all-linear"}});
-  for (const auto name : model::projection_names) CHECK(all.targets_module(1, name));
+  for (const model::Projection& p : model::projections) CHECK(all.targets_module(1, p.name));
   CHECK(parsed({{"use_rslora", true}}).rank_of(0, "q_proj").scale == 8 / std::sqrt(4.0));
   const auto patterns =
       parsed({{"rank_pattern", {{"layers.1.self_attn.q_proj", 2}}}, {"alpha_pattern", {{"v_proj", 1}}}});
@@ -504,8 +504,8 @@ TEST_CASE("adapter: what is refused is said with its place, its value and what i
   CHECK(said({{"target_modules", nullptr}}) == where + "\"target_modules\" is missing");
   CHECK(said({{"target_modules", {"q_proj", "model.head"}}}) ==
         where +
-            "\"target_modules\" has \"model.head\", which is not supported; expected q_proj, k_proj, v_proj, "
-            "o_proj, gate_proj, up_proj or down_proj, of phi3 qkv_proj, o_proj, gate_up_proj or down_proj");
+            "\"target_modules\" has \"model.head\", which is not supported; expected some of q_proj, k_proj, v_proj, "
+            "o_proj, gate_proj, up_proj, down_proj, of phi3 some of qkv_proj, o_proj, gate_up_proj, down_proj");
   CHECK(said({{"target_modules", io::Json::array()}}) ==
         where + "\"target_modules\" is []; expected at least one name");
   CHECK(said({{"target_modules", "q_proj"}}) ==

@@ -92,14 +92,16 @@ TEST_CASE("config: defaults of each type are those of transformers") {
     bool tied, qkv_bias, o_bias, qk_norm;
     double theta;
     std::vector<bool> rotates;
+    std::optional<std::int32_t> bos, eos, pad;
   };
   const std::vector<bool> all(8, true), three_of_four{true, true, true, false, true, true, true, false};
-  for (const auto& e : {Expected{"llama", 4, 16, false, false, false, false, 1e4, all},
-                        Expected{"mistral", 8, 16, false, false, false, false, 1e4, all},
-                        Expected{"phi3", 4, 16, false, false, false, false, 1e4, all},
-                        Expected{"qwen2", 32, 16, false, true, false, false, 1e4, all},
-                        Expected{"qwen3", 32, 128, false, false, false, true, 1e4, all},
-                        Expected{"smollm3", 4, 16, true, false, false, false, 2e6, three_of_four}}) {
+  for (const auto& e :
+       {Expected{"llama", 4, 16, false, false, false, false, 1e4, all, 1, 2, {}},
+        Expected{"mistral", 8, 16, false, false, false, false, 1e4, all, 1, 2, {}},
+        Expected{"phi3", 4, 16, false, false, false, false, 1e4, all, 1, 32000, 32000},
+        Expected{"qwen2", 32, 16, false, true, false, false, 1e4, all, {}, {}, {}},
+        Expected{"qwen3", 32, 128, false, false, false, true, 1e4, all, {}, {}, {}},
+        Expected{"smollm3", 4, 16, true, false, false, false, 2e6, three_of_four, 128000, 128001, 128004}}) {
     CAPTURE(e.type);
     auto json = least(e.type);
     if (e.kv_heads > 4) json["num_attention_heads"] = 32;
@@ -117,7 +119,10 @@ TEST_CASE("config: defaults of each type are those of transformers") {
     CHECK(c.rotates == e.rotates);
     CHECK(c.windows == std::vector<Index>(8, c.model_type == "mistral" ? 4096 : 0));
     CHECK(c.dtype.empty());
-    CHECK(c.eos_token_ids.empty());
+    CHECK(c.eos_token_ids == (e.eos ? std::vector{*e.eos} : std::vector<std::int32_t>{}));
+    CHECK((c.bos_token_id == e.bos && c.pad_token_id == e.pad));
+    const auto none = parsed(json, {{"eos_token_id", nullptr}, {"bos_token_id", nullptr}, {"pad_token_id", nullptr}});
+    CHECK((none.eos_token_ids.empty() && !none.bos_token_id && !none.pad_token_id));
     // null is not the same as left out
     CHECK(parsed(json, {{"num_key_value_heads", nullptr}}).num_key_value_heads == c.num_attention_heads);
   }
@@ -315,8 +320,7 @@ TEST_CASE("config: sliding windows of qwen2 and qwen3, from a layer on or by the
     CHECK(
         with({{"use_sliding_window", true}, {"sliding_window", 9}, {"max_window_layers", 0}, {"layer_types", types}}) ==
         Windows{0, 9, 0, 0, 9, 0, 0, 9});
-    const std::string no_window =
-        "config.json: \"layer_types\" has \"sliding_attention\" for layer 1, but there is no sliding window";
+    const std::string no_window = "config.json: layer 1 has sliding attention, but there is no sliding window";
     CHECK(said({{"sliding_window", 9}, {"layer_types", types}}) == no_window);
     CHECK(said({{"use_sliding_window", true}, {"sliding_window", nullptr}, {"layer_types", types}}) == no_window);
     CHECK(said({{"layer_types", {"full_attention", "full_attention"}}}) ==
@@ -585,8 +589,8 @@ TEST_CASE("config: GGUF metadata that are not supported, or missing, are named")
   writer.add("general.architecture", "gemma");
   io::write_file(file.folder / "y.gguf", std::string_view(writer.bytes()));
   CHECK(holds(message_of([&] { model::read_config(io::Gguf::open(file.folder / "y.gguf")); }),
-              "\"general.architecture\" is \"gemma\", which is not supported; expected gemma2, gemma3, llama, phi3, "
-              "qwen2, qwen3 or smollm3"));
+              "\"general.architecture\" is \"gemma\", which is not supported; expected one of gemma2, gemma3, llama, "
+              "phi3, qwen2, qwen3, smollm3"));
 }
 
 TEST_CASE("config: extents at their limits are taken, and the first beyond them is not") {
@@ -623,9 +627,11 @@ TEST_CASE("config: extents at their limits are taken, and the first beyond them 
   CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 1}}) == fine);
   for (const char* type : {"llama3", "yarn"}) {
     CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 0.5}}, type) ==
-          "config.json: the original context length of the rope scaling is 0.5; expected at least 1");
+          "config.json: the original context length of the rope scaling is 0.5; expected 1 or more, and below "
+          "2^53");
     CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 0x1p53}}, type) ==
-          "config.json: the original context length of the rope scaling is 9007199254740992; expected at least 1");
+          "config.json: the original context length of the rope scaling is 9007199254740992; expected 1 or more, and "
+          "below 2^53");
     CHECK(scaled({{"factor", 8}, {"original_max_position_embeddings", 0}}, type) ==
           "config.json: \"original_max_position_embeddings\" is missing from the rope scaling");
   }
@@ -733,7 +739,7 @@ TEST_CASE("config: layers of no_rope_layers, of its interval, and of types and w
 TEST_CASE("config: the newer name of the dtype counts, and a file without either has none") {
   CHECK(parsed(least("llama"), {{"dtype", "bfloat16"}, {"torch_dtype", "float16"}}).dtype == "bfloat16");
   CHECK(parsed(least("llama")).dtype.empty());
-  CHECK_FALSE(parsed(least("llama")).bos_token_id);
+  CHECK_FALSE(parsed(least("qwen2")).bos_token_id);
   const model::Config plain;
   CHECK((plain.rms_norm_eps == 1e-6 && plain.initializer_range == 0.02));
 }
@@ -751,16 +757,18 @@ TEST_CASE("config: what is written for each type, field by field") {
   };
   constexpr const char* end = "\"dtype\":\"float16\",\"torch_dtype\":\"float16\"}";
   CHECK(written("llama", {{"rope_scaling", llama3_scaling}, {"attention_bias", true}, {"rope_theta", 5000.5}}) ==
-        concat(begin("Llama", "llama"),
-               "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
-               "\"tie_word_embeddings\":false,\"attention_bias\":true,\"mlp_bias\":false,\"rope_theta\":5000.5,"
-               "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":2.0,"
-               "\"high_freq_factor\":5.0,\"original_max_position_embeddings\":100},",
-               end));
+        concat(
+            begin("Llama", "llama"),
+            "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
+            "\"tie_word_embeddings\":false,\"attention_bias\":true,\"mlp_bias\":false,\"rope_theta\":5000.5,"
+            "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":2.0,"
+            "\"high_freq_factor\":5.0,\"original_max_position_embeddings\":100},\"eos_token_id\":2,\"bos_token_id\":1,",
+            end));
   CHECK(written("mistral", {{"attention_bias", true}, {"sliding_window", nullptr}}) ==
         concat(begin("Mistral", "mistral"),
                "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
-               "\"tie_word_embeddings\":false,\"sliding_window\":null,\"rope_theta\":10000.0,",
+               "\"tie_word_embeddings\":false,\"sliding_window\":null,\"rope_theta\":10000.0,\"eos_token_id\":2,"
+               "\"bos_token_id\":1,",
                end));
   CHECK(written("qwen2", {{"rope_scaling", yarn_scaling}, {"eos_token_id", {7}}, {"tie_word_embeddings", true}}) ==
         concat(begin("Qwen2", "qwen2"),
@@ -786,7 +794,8 @@ TEST_CASE("config: what is written for each type, field by field") {
                "\"max_position_embeddings\":512,\"rms_norm_eps\":1e-06,\"hidden_act\":\"silu\","
                "\"tie_word_embeddings\":true,\"attention_bias\":false,\"mlp_bias\":true,\"rope_theta\":2000000.0,"
                "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0,\"beta_fast\":16.0,\"beta_slow\":2.0,"
-               "\"original_max_position_embeddings\":100},\"no_rope_layers\":[1,1,1,1,1,1,1,1],",
+               "\"original_max_position_embeddings\":100},\"no_rope_layers\":[1,1,1,1,1,1,1,1],"
+               "\"eos_token_id\":128001,\"bos_token_id\":null,\"pad_token_id\":null,",  // beyond the vocabulary
                end));
   CHECK(model::unwritable_no_rope_layers(parsed(least("smollm3"))).empty());
   CHECK(model::unwritable_no_rope_layers(parsed(least("llama"), {{"no_rope_layers", {0, 1, 1, 1, 1, 1, 0, 1}}})) ==
@@ -826,7 +835,7 @@ TEST_CASE("config: what GGUF metadata leave out has llama.cpp's defaults, and wh
   };
   CHECK(count("block_count", 10'001) == where + ": \"qwen2.block_count\" is 10001; expected 1 to 10000");
   CHECK(count("attention.head_count", 0) == where + ": \"qwen2.attention.head_count\" is 0; expected 1 to 65536");
-  CHECK(count("expert_count", 1) == where + ": \"qwen2.expert_count\" is 1, which is not supported");
+  CHECK(count("expert_count", 1) == where + ": \"qwen2.expert_count\" is 1, which is not supported; expected 0");
   const auto yarn = [&](const char* key, float value) {
     return with([=](GgufWriter& w) {
       w.add("qwen2.rope.scaling.type", "yarn");

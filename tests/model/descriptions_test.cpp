@@ -48,7 +48,6 @@ TEST_CASE("descriptions: projections stand in their half of the layer, in groups
     CAPTURE(i);
     CHECK(model::projections[i].out(c) == extents[i].first);
     CHECK(model::projections[i].in(c) == extents[i].second);
-    CHECK(model::projection_names[i] == model::projections[i].name);
   }
   CHECK(model::projection_groups[1].in(c) == 24);
   CHECK(model::projection_groups[3].in(c) == 7);

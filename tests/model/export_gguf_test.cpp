@@ -272,8 +272,8 @@ TEST_CASE("export: what llama.cpp has no place for is refused") {
         "M: layer 1 runs without rotary embedding, which llama.cpp's qwen2 has no place for; expected all with it: "
         "export a smollm3 or use transformers");
   CHECK(check("smollm3", [](auto& c) { c.rotates[2] = false; }) ==
-        "M: layer 2 runs without rotary embedding, which llama.cpp's smollm3 has no place for; expected every fourth "
-        "layer without, and the others with it");
+        "M: layer 2 runs without rotary embedding, which llama.cpp's smollm3 has no place for; expected each of 4 "
+        "without, and the others with it");
   CHECK(holds(check("smollm3",
                     [](auto& c) {
                       c.num_hidden_layers = 4;

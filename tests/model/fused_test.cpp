@@ -237,9 +237,12 @@ TEST_CASE("fused: a GGUF file has longrope's factors as tensors, a window, and q
         }) == where + "rope_factors_short.weight is F32 (3); expected F32 (2)");
   CHECK(holds(said(both), "the key phi3.rope.scaling.original_context_length is missing"));
   CHECK(said([](GgufWriter& w) { w.add("phi3.rope.scaling.factor", 2.0F); }) ==
+        where + "\"phi3.rope.scaling.factor\" is 2, which is not supported; expected 1");
+  CHECK(said([](GgufWriter& w) { w.add("phi3.rope.scaling.type", "yarn"); }) ==
         where +
-            "\"phi3.rope.scaling\" has a factor, which no phi3 has; expected the tensors "
-            "rope_factors_short.weight and rope_factors_long.weight, or none");
+            "\"phi3.rope.scaling.type\" is \"yarn\", which is not supported; expected none or longrope, whose "
+            "factors are tensors");
+  CHECK_NOTHROW(read([](GgufWriter& w) { w.add("phi3.rope.scaling.type", "longrope"); }));
   // Such tensors are nothing that another architecture reads.
   shape.family = "qwen3";
   CHECK_NOTHROW(read(both));

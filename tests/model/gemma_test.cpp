@@ -113,8 +113,9 @@ TEST_CASE("gemma: fields that are there count, null ones where they may") {
                        "full_attention", "full_attention",    "full_attention"};
   for (const char* type : {"gemma2", "gemma3_text"}) {
     CAPTURE(type);
+    const bool second = std::string(type) == "gemma2";
     const auto c = parsed(least(type), {{"query_pre_attn_scalar", 100},
-                                        {"attn_logit_softcapping", 5},
+                                        {"attn_logit_softcapping", second ? io::Json(5) : io::Json()},
                                         {"final_logit_softcapping", 7.5},
                                         {"sliding_window", 9},
                                         {"layer_types", types},
@@ -126,7 +127,7 @@ TEST_CASE("gemma: fields that are there count, null ones where they may") {
                                         {"hidden_act", "gelu"},  // which transformers does not read
                                         {"hidden_activation", "gelu_pytorch_tanh"},
                                         {"use_bidirectional_attention", false}});
-    CHECK((c.query_scalar == 100 && c.attention_cap == 5 && c.logit_cap == 7.5));
+    CHECK((c.query_scalar == 100 && c.attention_cap == (second ? 5 : 0) && c.logit_cap == 7.5));
     CHECK(c.windows == std::vector<Index>{0, 9, 0, 0, 0, 0, 0});
     CHECK((c.qkv_bias && c.o_bias && !c.tie_word_embeddings));
     CHECK(c.eos_token_ids == std::vector<std::int32_t>{3, 4});
@@ -153,6 +154,14 @@ TEST_CASE("gemma: rotary settings of both kinds of layers, in the new spelling a
   const auto bare =
       parsed(least("gemma3_text"), {{"rope_parameters", {{"full_attention", {{"rope_type", "default"}}}}}});
   CHECK((bare.rope.theta == 1e6 && bare.window_rope->theta == 1e4));
+  // rope_scaling beside them changes the scaling, and leaves theta.
+  const auto both = parsed(least("gemma3_text"), {{"rope_scaling", linear},
+                                                  {"rope_parameters", {{"full_attention", {{"rope_theta", 5e5}}}}}});
+  CHECK((both.rope.theta == 5e5 && both.rope.factor == 8));
+  const io::Json flat{{"rope_parameters", {{"rope_type", "linear"}, {"factor", 8}, {"rope_theta", 5e5}}}};
+  CHECK(message_of<FormatError>([&] { parsed(least("gemma3_text"), flat); }) ==
+        "config.json: \"rope_parameters\" has \"rope_type\", which is not supported; expected \"full_attention\" and "
+        "\"sliding_attention\", with settings for these layers each");
 
   // A key's theta is of the layers without a window, and written where the file has theirs.
   io::Json json = least("gemma3_text");
@@ -183,9 +192,11 @@ TEST_CASE("gemma: a config.json that asks for what is not computed is refused by
           "config.json: \"final_logit_softcapping\" is 0; expected more than 0, or null");
     CHECK(holds(said(type, {{"sliding_window", nullptr}}), "there is no sliding window"));
   }
+  CHECK(said("gemma3_text", {{"attn_logit_softcapping", 5}}) ==
+        "config.json: \"attn_logit_softcapping\" is 5, which a gemma3_text has no place for; expected null");
   CHECK(said("gemma3_text", {{"sliding_window_pattern", 0}}) ==
         "config.json: \"sliding_window_pattern\" is 0; expected 1 to 16777216");
-  CHECK(said("gemma3", {}) ==
+  CHECK(said("gemma3", io::Json::object()) ==
         "config.json: \"model_type\" is \"gemma3\", a model of texts and images, which is not supported; expected its "
         "text model alone, whose \"model_type\" is \"gemma3_text\"");
   CHECK(holds(said("gemma2", {{"rope_parameters", {{"full_attention", {{"rope_theta", 5.0}}}}}}),
@@ -195,22 +206,23 @@ TEST_CASE("gemma: a config.json that asks for what is not computed is refused by
 TEST_CASE("gemma: to_json is read back as the same config") {
   for (const char* type : {"gemma2", "gemma3_text"}) {
     CAPTURE(type);
+    const bool second = std::string(type) == "gemma2";
     const auto first = parsed(least(type), {{"query_pre_attn_scalar", 99.5},
                                             {"sliding_window", 33},
                                             {"layer_types",
                                              {"full_attention", "sliding_attention", "sliding_attention",
                                               "full_attention", "full_attention", "full_attention", "full_attention"}},
-                                            {"attn_logit_softcapping", 2},
+                                            {"attn_logit_softcapping", second ? io::Json(2) : io::Json()},
                                             {"final_logit_softcapping", nullptr},
                                             {"rope_theta", 777},
                                             {"rope_local_base_freq", 55},
                                             {"attention_bias", true},
                                             {"max_position_embeddings", 512}});
     const auto json = model::to_json(first, "bfloat16", "x.gguf");
-    CHECK(json["architectures"][0] == (std::string(type) == "gemma2" ? "Gemma2ForCausalLM" : "Gemma3ForCausalLM"));
+    CHECK(json["architectures"][0] == (second ? "Gemma2ForCausalLM" : "Gemma3ForCausalLM"));
     CHECK_FALSE(json.contains("hidden_act"));
     const auto again = model::parse_config(json, "config.json");
-    CHECK((again.query_scalar == 99.5 && again.attention_cap == 2 && again.logit_cap == 0));
+    CHECK((again.query_scalar == 99.5 && again.attention_cap == (second ? 2 : 0) && again.logit_cap == 0));
     CHECK((again.windows == first.windows && again.rope.theta == 777 && again.qkv_bias && again.o_bias));
     if (first.window_rope) CHECK(again.window_rope->theta == 55);
     CHECK((again.norm_offset == 1 && again.head_dim == first.head_dim && again.qk_norm == first.qk_norm));
@@ -246,7 +258,7 @@ TEST_CASE("gemma: a GGUF file as a converter writes it computes what the folder 
     write_gguf(file, shape, random_tensors(shape), DType::f32, changes);
     const auto config = model::Source::open(file).config();
     CHECK(config.model_type == type);
-    CHECK((config.norm_offset == 0 && config.post_norms));
+    CHECK((config.norm_offset == 1 && config.post_norms));
     CHECK(logits_of(file) == logits_of(temp / type));
     export_gguf(temp / type, temp / "exported.gguf");
     CHECK(logits_of(temp / "exported.gguf") == logits_of(file));
@@ -276,7 +288,13 @@ TEST_CASE("gemma: what a GGUF file leaves out has llama.cpp's defaults, and what
     const auto said = [&](const std::function<void(GgufWriter&)>& add) {
       return message_of<FormatError>([&] { read(add); });
     };
-    CHECK(holds(said([](GgufWriter&) {}), concat("\"", arch, ".attention.sliding_window\" is 0")));
+    if (second) {
+      CHECK(read([](GgufWriter&) {}).windows == std::vector<Index>{4096, 0, 4096});
+    } else {
+      CHECK(holds(said([](GgufWriter&) {}), "the key gemma3.attention.sliding_window is missing"));
+    }
+    CHECK(holds(said([&](GgufWriter& writer) { writer.add(arch + ".attention.sliding_window", std::uint32_t{0}); }),
+                concat("\"", arch, ".attention.sliding_window\" is 0")));
     CHECK(holds(said([&](GgufWriter& writer) {
                   with_window(writer);
                   writer.add(arch + ".attention.sliding_window_pattern", std::uint32_t{3});
@@ -342,7 +360,7 @@ TEST_CASE("gemma: what llama.cpp has no place for is refused") {
     return concat("M: ", what, ", which llama.cpp's ", arch, " has no place for; expected ", expected);
   };
   for (const auto& [type, arch, every] :
-       {std::tuple("gemma2", "gemma2", "all but every second"), {"gemma3_text", "gemma3", "all but every sixth"}}) {
+       {std::tuple("gemma2", "gemma2", "all but each of 2"), {"gemma3_text", "gemma3", "all but each of 6"}}) {
     CHECK(said(type, [](auto& c) { c.windows[0] = 0; }) == no_place("other layers have a sliding window", arch, every));
     CHECK(said(type, [](auto& c) { c.windows.assign(c.windows.size(), 0); }) ==
           no_place("other layers have a sliding window", arch, every));

@@ -163,8 +163,23 @@ TEST_CASE("program: export warns that llama.cpp computes a phi3 without its wind
     REQUIRE(outcome.status == 0);
     CHECK(test::holds(outcome.errors, ": a phi3 model, f32, "));
     CHECK(windowed == test::holds(outcome.errors, "llama.cpp computes a phi3 without its sliding window of 5 tokens"));
+    CHECK(io::Gguf::open(s.temp / (name + ".gguf")).at<Index>("phi3.attention.sliding_window") == (windowed ? 5 : 0));
     CHECK(s.answer(s.temp / (name + ".gguf")) == s.answer(s.temp / name));
   }
+}
+
+TEST_CASE("program: export writes an adapter of a base whose windows llama.cpp computes") {
+  const Subject s;
+  const test::RandomModel shape{.family = "gemma3_text", .vocabulary = 264, .more = {{"sliding_window", 5}}};
+  test::write_random_model(s.temp / "gemma", shape);
+  test::write_talking_adapter(s.temp / "gemma", s.temp / "of_gemma");
+  const auto outcome = test::run_program(
+      LORA_PROGRAM, {"export", "--model_name_or_path", (s.temp / "gemma").native(), "--adapter_name_or_path",
+                     (s.temp / "of_gemma").native(), s.file("of_gemma.gguf"), "--adapter_only"});
+  CAPTURE(outcome.errors);
+  REQUIRE(outcome.status == 0);
+  CHECK_FALSE(test::holds(outcome.errors, "window"));
+  CHECK(io::Gguf::open(s.temp / "of_gemma.gguf").at<std::string>("general.architecture") == "gemma3");
 }
 
 TEST_CASE("program: export refuses with one line, and leaves nothing") {

@@ -164,7 +164,8 @@ TEST_CASE("tokenizer_characters: bytes that spoil a character that was given cha
   CHECK(tokenizer.decode(Ids{byte(0xC3), byte(0xA9), byte(0xC3), *a}) == "\uFFFD\uFFFD\uFFFDa");
 
   tokenizer::TextStream ended(tokenizer);
-  CHECK(ended.add(byte(0xC3)) + ended.add(byte(0xA9)) == "\u00E9");
+  CHECK(ended.add(byte(0xC3)).empty());
+  CHECK(ended.add(byte(0xA9)) == "\u00E9");
   CHECK(ended.add(byte(0xC3)).empty());
   CHECK(ended.finish() == "\uFFFD");
 }

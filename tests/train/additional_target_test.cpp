@@ -126,6 +126,26 @@ TEST_CASE("additional_target: a resumed run has the bytes of a whole one") {
   }
 }
 
+TEST_CASE("additional_target: norms of models with norms behind each half are resumed, and loaded again") {
+  const Quiet quiet;
+  for (const char* family : {"gemma2", "gemma3_text"}) {
+    CAPTURE(family);
+    const Workshop shop;
+    write_random_model(shop.temp / "model", {.family = family, .more = {{"sliding_window", 4}}});
+    Config config = shop.config("run");
+    config.additional_target = {"norms"};
+    config.max_steps = 2;
+    config.save_steps = 1;
+    const auto first = fine_tune(config);
+    config.max_steps = 3;
+    config.resume_from_checkpoint = "auto";
+    CHECK(fine_tune(config).metrics.resumed_from_step == 2);
+    const auto files = model::open_adapter(first.final_model);
+    CHECK_NOTHROW(model::check_adapter(files, model::Source::open(shop.temp / "model").config()));
+    CHECK(files.config.whole_modules.size() == (family == std::string("gemma2") ? 5 : 7));
+  }
+}
+
 TEST_CASE("additional_target: merging takes what was trained in full") {
   const Quiet quiet;
   for (const bool tied : {false, true}) {

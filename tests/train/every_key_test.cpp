@@ -263,7 +263,7 @@ ByHand second_by_hand(const Shop& shop) {
   model::AdapterConfig adapter;  // rank 8, alpha 16, every projection
   adapter.rank = 8;
   adapter.alpha = 16;
-  adapter.targets.assign(model::projection_names.begin(), model::projection_names.end());
+  adapter.targets = model::projection_names_of({});
   decoder.attach(dev, adapter);
   model::init_adapter(dev, decoder, 8);
 

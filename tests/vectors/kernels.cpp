@@ -54,6 +54,7 @@ using Ints = In<std::int32_t>;
 LORA_ROWS_OF(float)
 LORA_ROWS_OF(bf16)
 LORA_ROWS_OF(f16)
+template void SoftCap<D>::run<float>(D&, Sums, double);
 template void Elementwise<D>::convert<bf16, float>(D&, In<bf16>, Sums, double, bool);
 template void Elementwise<D>::convert<float, bf16>(D&, Read, Out<bf16>, double, bool);
 template void Gemm<D>::run<bf16, bf16>(D&, Form, In<bf16>, In<bf16>, Out<bf16>, double, bool);

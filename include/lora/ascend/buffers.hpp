@@ -8,9 +8,8 @@
 namespace lora::kernel {
 
 /// What attention takes to put parts together where sequences have rows in common, and GELU beside its output. What
-/// operators take is known only
-/// when each is asked, with its operands, and is no part of forecasts. Of training steps of large models all of it was
-/// below 3 % of the workspace (tests/ascend/check_steps.py).
+/// operators take is known only when each is asked, with its operands, and is no part of forecasts. Of training steps
+/// of large models all of it was below 3 % of the workspace (tests/ascend/check_steps.py).
 template <>
 struct Buffers<ascend::Device> {
   static BufferSettings settings(ascend::Device&) { return {}; }

@@ -97,6 +97,11 @@ inline std::string significant(double number, int digits) {
       std::to_chars(text, text + sizeof text, detail::unsigned_if_nan(number), std::chars_format::general, digits).ptr};
 }
 
+/// The same, but never with an exponent for large ones: 1234, not 1.23e+03.
+inline std::string plain_number(double number, int digits) {
+  return std::abs(number) >= std::pow(10, digits) ? fixed(number, 0) : significant(number, digits);
+}
+
 /// "a, b, c and 5 more".
 std::string listed(const std::vector<std::string>& names);
 

@@ -12,9 +12,10 @@
 namespace lora::cpu {
 
 /// Σ term(i) for i in [0, n), in an order that depends on n alone: neither the alignment of rows, nor the width of
-/// vector registers, nor the number of threads changes its bits.
+/// vector registers, nor the number of threads changes its bits. Flattened because `term` is called twice, and
+/// compilers leave the call of a long one in the loop, which is no vector code then.
 template <class Sum, class Term>
-Sum ordered_sum(Index n, const Term& term) {
+[[gnu::flatten]] Sum ordered_sum(Index n, const Term& term) {
   constexpr Index lanes = 16;
   std::array<Sum, static_cast<std::size_t>(lanes)> storage{};
   Sum* const sums = storage.data();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lora/cpu/device.hpp"
+#include "lora/cpu/elementwise.hpp"
 #include "lora/cpu/tanh.hpp"
 #include "lora/kernel/soft_cap.hpp"
 
@@ -28,11 +29,12 @@ struct SoftCap<cpu::Device> {
   template <class A>
   static void run(cpu::Device& dev, View<cpu::Device, A> x, double cap) {
     const A limit = static_cast<A>(cap), inverse = static_cast<A>(1 / cap);
-    dev.parallel_for(x.rows(), 2048 / (x.cols() + 1) + 1, [=](Index begin, Index end) {
-      for (Index i = begin; i < end; ++i) {
-        A* const row = x.row(i);
-        LORA_SIMD
-        for (Index j = 0; j < x.cols(); ++j) row[j] = cpu::capped(row[j], limit, inverse);
+    cpu::detail::for_each_piece(dev, x.rows(), x.cols(), [=](Index row, Index begin, Index end) {
+      A* const logits = x.row(row);
+      LORA_SIMD
+      for (Index j = begin; j < end; ++j) {
+        A& logit = logits[j];
+        logit = cpu::capped(logit, limit, inverse);
       }
     });
   }

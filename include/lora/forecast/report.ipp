@@ -39,7 +39,7 @@ struct Parts {
   }
 };
 
-inline std::string seconds(double value) { return concat(significant(value, 3), " s"); }
+inline std::string seconds(double value) { return concat(plain_number(value, 3), " s"); }
 
 /// "1,234"
 inline std::string thousands(double value) {
@@ -88,10 +88,10 @@ LORA_INLINE std::string text_of(const Report& report) {
   line("device", report.device);
   line("ranks", report.ranks);
   line("step",
-       concat(significant(step.sequences, 4), " sequences", report.data, ", ", thousands(step.tokens), " tokens",
+       concat(plain_number(step.sequences, 4), " sequences", report.data, ", ", thousands(step.tokens), " tokens",
               step.rows < step.tokens ? concat(", ", thousands(step.rows), " of them computed,") : "", " in ",
-              significant(step.micro_batches, 3), step.micro_batches == 1 ? " micro-batch; " : " micro-batches; ",
-              significant(step.work.flops() * 1e-12, 3), " TFLOP"));
+              plain_number(step.micro_batches, 3), step.micro_batches == 1 ? " micro-batch; " : " micro-batches; ",
+              plain_number(step.work.flops() * 1e-12, 3), " TFLOP"));
   line("time", concat("about ", seconds(step.time.seconds), " a step, ", thousands(step.tokens / step.time.seconds),
                       " tokens/s; most of it goes to ", step.time.limited_by));
   double sent = 0;
@@ -246,7 +246,7 @@ LORA_INLINE std::string text_of(const Report& report, const std::vector<Strategy
   for (const Strategy& one : strategies) {
     const StepForecast& step = one.forecast.step;
     row({thousands(static_cast<double>(one.micro_batch_tokens)), one.recomputes ? "true" : "false", one.offload,
-         concat(one.zero_stage), significant(step.time.seconds, 3), thousands(step.tokens / step.time.seconds),
+         concat(one.zero_stage), plain_number(step.time.seconds, 3), thousands(step.tokens / step.time.seconds),
          one.forecast.memory ? gib(one.forecast.memory->peak() + report.connected) : "",
          one.forecast.fits ? "yes" : "no"});
   }

@@ -14,11 +14,8 @@ LORA_INLINE std::vector<std::string> whole_modules_of(const std::vector<std::str
   std::vector<std::string> modules;
   if (tied || has("embed_tokens")) modules.emplace_back("embed_tokens");
   if (tied || has("lm_head")) modules.emplace_back("lm_head");
-  if (has("norms")) {
-    modules.insert(modules.end(), {"input_layernorm", "post_attention_layernorm", "norm"});
-    if (shape.post_norms) modules.insert(modules.end(), {"pre_feedforward_layernorm", "post_feedforward_layernorm"});
-    if (shape.qk_norm) modules.insert(modules.end(), {"q_norm", "k_norm"});
-  }
+  if (has("norms"))
+    for (std::string& name : model::norm_names_of(shape)) modules.push_back(std::move(name));
   return modules;
 }
 

@@ -17,7 +17,7 @@ LORA_INLINE void take_rotary_of(const io::Path& adapter, const settings::Config&
                       " was trained with ", theta);
   shape.rope.theta = theta;
   const bool told = json->has("no_rope_layers");
-  const auto rotates = told ? model::rotates_of(json.view(), shape.num_hidden_layers, false) : shape.rotates;
+  const auto rotates = told ? model::rotates_of(json.view(), shape.num_hidden_layers, 0) : shape.rotates;
   if (config.no_rope_layers.empty()) {
     shape.rotates = rotates;
     return;

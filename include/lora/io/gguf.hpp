@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/core/printable.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/core/shape.hpp"
 #include "lora/io/mapped_file.hpp"

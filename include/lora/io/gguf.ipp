@@ -88,7 +88,8 @@ LORA_INLINE void Gguf::read_pair(detail::GgufCursor& cursor) {
   const std::string key(cursor.read_string("the name of a key"));
   const GgufType type = cursor.read_type(key);
   const Value value = type == GgufType::array ? read_array(cursor, key) : read_items(cursor, type, false, 1, key);
-  if (!metadata_.emplace(key, value).second) fail<FormatError>(name_, ": the key ", key, " appears twice");
+  if (!metadata_.emplace(key, value).second)
+    fail<FormatError>(name_, ": the key ", shortened(key, 100), " appears twice");
 }
 
 LORA_INLINE Gguf::Value Gguf::read_array(detail::GgufCursor& cursor, const std::string& key) {
@@ -129,11 +130,11 @@ LORA_INLINE void Gguf::read_tensors(detail::GgufCursor& cursor, std::uint64_t co
     StoredTensor& tensor = tensors_[i];
     const auto size = static_cast<std::uint64_t>(bytes_of(tensor.dtype, tensor.shape.count()));
     if (offsets[i] % alignment != 0)
-      fail<FormatError>(name_, ": tensor ", tensor.name, " begins at byte ", offsets[i],
+      fail<FormatError>(name_, ": tensor ", shortened(tensor.name, 100), " begins at byte ", offsets[i],
                         " of the data, which is no multiple of the alignment ", alignment);
     if (offsets[i] > data.size() || size > data.size() - offsets[i])
-      fail<FormatError>(name_, ": tensor ", tensor.name, " takes ", size, " bytes from byte ", offsets[i],
-                        " of the data on, but there are only ", data.size(), "; the file is cut short");
+      fail<FormatError>(name_, ": tensor ", shortened(tensor.name, 100), " takes ", size, " bytes from byte ",
+                        offsets[i], " of the data on, but there are only ", data.size(), "; the file is cut short");
     tensor.bytes = data.subspan(offsets[i], size);
     tensor.file = file_;
   }
@@ -143,7 +144,7 @@ LORA_INLINE void Gguf::read_tensors(detail::GgufCursor& cursor, std::uint64_t co
 LORA_INLINE StoredTensor Gguf::read_description(detail::GgufCursor& cursor) const {
   StoredTensor tensor;
   tensor.name = cursor.read_string("the name of a tensor");
-  const std::string where = concat(name_, ": tensor ", tensor.name);
+  const std::string where = concat(name_, ": tensor ", shortened(tensor.name, 100));
   const auto rank = cursor.read<std::uint32_t>(tensor.name);
   if (rank > Shape::max_rank)
     fail<FormatError>(where, " has ", rank, " extents; at most ", Shape::max_rank, " are supported");
@@ -179,9 +180,10 @@ LORA_INLINE void Gguf::index_tensors() {
   });
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     if (i > 0 && tensors_[i - 1].bytes.data() + tensors_[i - 1].bytes.size() > tensors_[i].bytes.data())
-      fail<FormatError>(name_, ": tensors ", tensors_[i - 1].name, " and ", tensors_[i].name, " overlap");
+      fail<FormatError>(name_, ": tensors ", shortened(tensors_[i - 1].name, 100), " and ",
+                        shortened(tensors_[i].name, 100), " overlap");
     if (!places_.emplace(tensors_[i].name, i).second)
-      fail<FormatError>(name_, ": tensor ", tensors_[i].name, " appears twice");
+      fail<FormatError>(name_, ": tensor ", shortened(tensors_[i].name, 100), " appears twice");
   }
 }
 

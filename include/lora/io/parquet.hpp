@@ -16,8 +16,8 @@ bool is_parquet(const std::filesystem::path& name, std::string_view content);
 
 /// The rows of a Parquet file as records of JSON, a line each: row 7 is line 7. They lie in a temporary file; of the
 /// Parquet file a few rows are in memory at a time. Structs and maps are objects, lists arrays; days, times and
-/// decimals are texts, and so are bytes that are UTF-8; NaN is null. Throws   FormatError for a damaged file, with row
-/// and column for what has no JSON, and in a build without Arrow;
+/// decimals are texts, and so are bytes that are UTF-8; NaN is null.
+/// Throws   FormatError for a damaged file, with row and column for what has no JSON, and in a build without Arrow;
 ///          IoError
 std::shared_ptr<const MappedFile> parquet_as_lines(const MappedFile& file);
 

@@ -87,8 +87,9 @@ void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>>
 
 /// The gradient of scale · Σ loss by a block of logits, for that of W: dl_ij = scale · (p_ij − [j = label_i]) (· c_ij
 /// with a cap), with p_ij = exp(l_ij − top_i) / s_i. Called once more for each block, when top, others and target are
-/// those of all. Shapes   logits, dl (n, v), the columns [first, first + v) · labels, top, others, target (n) Writes
-/// dl; it may share memory with logits
+/// those of all.
+/// Shapes   logits, dl (n, v), the columns [first, first + v) · labels, top, others, target (n)
+/// Writes   dl; it may share memory with logits
 template <class T, class D>
 void softmax_logit_gradient(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, std::int32_t> labels, Index first,
                             ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> others, ConstView<D, Accum<T>> target,

@@ -47,9 +47,11 @@ LORA_INLINE bool AdapterConfig::ends_path(std::string_view path, std::string_vie
 
 namespace lora::model::detail {
 
-/// What modules_to_save may name, alone or after a path.
-constexpr std::array<std::string_view, 7> whole_module_names = {
-    "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm", "q_norm", "k_norm"};
+/// Whether modules_to_save may name a module, alone or after a path.
+LORA_INLINE bool may_train_whole(std::string_view name) {
+  return name == "embed_tokens" || name == "lm_head" ||
+         std::find(norm_names.begin(), norm_names.end(), name) != norm_names.end();
+}
 
 /// Refuses what would compute something else: every field of adapter_config.json that is not known to be read or to say
 /// nothing about the numbers, and is not off.
@@ -136,9 +138,8 @@ LORA_INLINE AdapterConfig parse_adapter_config(const io::Json& content, const st
       const auto is_last = [&](const Projection& p) { return p.name == last; };
       if (std::none_of(projections.begin(), projections.end(), is_last) &&
           std::none_of(fused_projections.begin(), fused_projections.end(), is_last))
-        fail<FormatError>(where, ": \"target_modules\" has \"", target,
-                          "\", which is not supported; expected q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj or ",
-                          "down_proj, of phi3 qkv_proj, o_proj, gate_up_proj or down_proj");
+        fail<FormatError>(where, ": \"target_modules\" has \"", target, "\", which is not supported; expected some of ",
+                          projection_list(projections), ", of phi3 some of ", projection_list(fused_projections));
     }
   }
   if (const auto excluded = json.find("exclude_modules"); excluded && !excluded->json().empty()) {
@@ -160,8 +161,7 @@ LORA_INLINE AdapterConfig parse_adapter_config(const io::Json& content, const st
     config.whole_modules = whole->as<std::vector<std::string>>();
     for (const auto& name : config.whole_modules) {
       const auto last = std::string_view(name).substr(name.rfind('.') + 1);
-      if (std::find(detail::whole_module_names.begin(), detail::whole_module_names.end(), last) ==
-          detail::whole_module_names.end())
+      if (!detail::may_train_whole(last))
         json.fail("\"modules_to_save\" has ", io::shown(name),
                   ", which is not supported; expected embed_tokens, lm_head or the names of norms");
     }

@@ -28,7 +28,7 @@ struct Config {
   Index vocab_size = 0;           // V
   Index max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
-  double norm_offset = 0;   ///< added to the weights of norms, as files have them
+  double norm_offset = 0;   ///< added to the weights of norms
   bool post_norms = false;  ///< norms behind attention and the MLP as well
   kernel::Gate gate = kernel::Gate::silu;
   double embedding_scale = 1;
@@ -69,7 +69,9 @@ namespace detail {
 
 void check_extent(std::string_view name, Index value, const std::string& where, Index limit = Index{1} << 24);
 
-void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where);
+/// `theta`: its field.
+void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where,
+                std::string_view theta = "rope_theta");
 
 }  // namespace detail
 
@@ -82,19 +84,23 @@ void check(const Config& config, const std::string& where);
 
 /// What rope_parameters calls layers without a window, where there are settings per type of layer.
 inline constexpr const char* full_layers = "full_attention";
+/// And those with one.
+inline constexpr const char* window_layers = "sliding_attention";
 
 /// The object with the rotary settings: rope_scaling, which unless empty replaces rope_parameters like in transformers,
 /// or rope_parameters, of gemma3_text those for full_layers; nothing if there is none.
-/// Throws   FormatError for settings per type of layer of other types
+/// Throws   FormatError for settings per type of layer of other types, and of gemma3_text for others
 std::optional<io::JsonView> rope_settings(const io::JsonView& json);
 
 }  // namespace detail
 
-/// rope_theta, which newer files keep in rope_parameters and older ones next to rope_scaling.
+/// rope_theta, which newer files keep in rope_parameters and older ones next to rope_scaling. Of gemma3_text that in
+/// rope_parameters counts, with rope_scaling beside them too, as in transformers.
 double theta_of(const io::JsonView& json, double otherwise);
 
-/// Which layers use rotary embedding: all except by no_rope_layers (1 = uses RoPE) or smollm3's default.
-std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3);
+/// Which layers use rotary embedding: all except by no_rope_layers (1 = uses RoPE), or where that is left out each of
+/// no_rope_layer_interval, which is `interval` where that is left out too; 0: all.
+std::vector<bool> rotates_of(const io::JsonView& json, Index layers, Index interval);
 
 /// The window of each layer by the type's rule, as transformers has it.
 /// Throws   FormatError for one that a type without windows would use, or types of layers that go with no window

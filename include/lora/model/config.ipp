@@ -39,9 +39,10 @@ LORA_INLINE void check_extent(std::string_view name, Index value, const std::str
   if (value < 1 || value > limit) fail<FormatError>(where, ": \"", name, "\" is ", value, "; expected 1 to ", limit);
 }
 
-LORA_INLINE void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where) {
+LORA_INLINE void check_rope(const nn::RopeConfig& rope, Index head_dim, const std::string& where,
+                            std::string_view theta) {
   if (!(rope.theta > 1 && std::isfinite(rope.theta)))
-    fail<FormatError>(where, ": \"rope_theta\" is ", rope.theta, "; expected more than 1");
+    fail<FormatError>(where, ": \"", theta, "\" is ", rope.theta, "; expected more than 1");
   if (!(rope.factor > 0 && std::isfinite(rope.factor)))
     fail<FormatError>(where, ": the rope scaling \"factor\" is ", rope.factor);
   const bool longrope = rope.scaling == nn::RopeConfig::Scaling::longrope;
@@ -49,7 +50,7 @@ LORA_INLINE void check_rope(const nn::RopeConfig& rope, Index head_dim, const st
       rope.scaling == nn::RopeConfig::Scaling::llama3 || rope.scaling == nn::RopeConfig::Scaling::yarn || longrope;
   if (stretches && !(rope.original_max_position_embeddings >= 1 && rope.original_max_position_embeddings < 0x1p53))
     fail<FormatError>(where, ": the original context length of the rope scaling is ",
-                      rope.original_max_position_embeddings, "; expected at least 1");
+                      rope.original_max_position_embeddings, "; expected 1 or more, and below 2^53");
   for (const auto& [name, factors] :
        {std::pair("short_factor", &rope.short_factors), std::pair("long_factor", &rope.long_factors)})
     if (longrope && std::ssize(*factors) != head_dim / 2)
@@ -61,9 +62,10 @@ LORA_INLINE void check_rope(const nn::RopeConfig& rope, Index head_dim, const st
     fail<FormatError>(where, ": the rope settings give frequencies that are no finite numbers");
 }
 
-/// Of gemma3_text, whose layers with a window rotate by settings of their own.
+/// Whether layers with a window rotate by settings of their own.
 LORA_INLINE bool has_window_rope(const io::JsonView& json) {
-  return json.get<std::string>("model_type").value_or("") == "gemma3_text";
+  const ModelType* const type = find_model_type(json.get<std::string>("model_type").value_or(""));
+  return type != nullptr && type->window_rope;
 }
 
 }  // namespace lora::model::detail
@@ -95,11 +97,12 @@ LORA_INLINE void check(const Config& config, const std::string& where) {
   if (!(config.rms_norm_eps >= 0 && config.rms_norm_eps < 1))
     fail<FormatError>(where, ": \"rms_norm_eps\" is ", config.rms_norm_eps);
   check_rope(config.rope, config.head_dim, where);
-  if (config.window_rope) check_rope(*config.window_rope, config.head_dim, where);
+  if (config.window_rope) check_rope(*config.window_rope, config.head_dim, where, "rope_local_base_freq");
   for (const auto& [name, value] : {std::pair("query_pre_attn_scalar", config.query_scalar),
                                     std::pair("attn_logit_softcapping", config.attention_cap),
                                     std::pair("final_logit_softcapping", config.logit_cap)})
-    if (!(value >= 0 && std::isfinite(value))) fail<FormatError>(where, ": \"", name, "\" is ", value);
+    if (value != 0 && !(value > 1e-37 && value < 1e37))  // float32 holds these and what is 1 over them
+      fail<FormatError>(where, ": \"", name, "\" is ", value, "; expected a number from 1e-37 to 1e37");
   if (config.max_position_embeddings < 0)
     fail<FormatError>(where, ": \"max_position_embeddings\" is ", config.max_position_embeddings);
   check_ids("eos_token_id", config.eos_token_ids, where);
@@ -113,11 +116,18 @@ LORA_INLINE std::optional<io::JsonView> rope_settings(const io::JsonView& json) 
     if (!settings->json().is_object())
       json.fail("\"", key, "\" must be an object, found ", io::shown(settings->json()));
     if (settings->name() == "rope_parameters" && has_window_rope(json)) {
+      for (const auto& [name, value] : io::json_fields(settings->json()))
+        if (name != full_layers && name != window_layers) {
+          json.fail("\"rope_parameters\" has \"", name, "\", which is not supported; expected \"", full_layers,
+                    "\" and \"", window_layers, "\", with settings for these layers each");
+        } else if (!value.is_object() && !value.is_null()) {
+          json.fail("\"rope_parameters\" has ", io::shown(value), " as \"", name, "\"; expected an object");
+        }
       if (const auto full = settings->find(full_layers)) return full;
       continue;
     }
     for (const auto& [name, value] : io::json_fields(settings->json()))
-      if (value.is_object())
+      if (value.is_object() && name.ends_with("_attention"))
         json.fail("\"", key, "\" has settings for \"", name,
                   "\" alone, which is not supported; expected one set of numbers for all layers");
     return settings;
@@ -130,6 +140,9 @@ LORA_INLINE std::optional<io::JsonView> rope_settings(const io::JsonView& json) 
 namespace lora::model {
 
 LORA_INLINE double theta_of(const io::JsonView& json, double otherwise) {
+  if (const auto both = json.find("rope_parameters"); both && detail::has_window_rope(json))
+    if (const auto full = both->find(detail::full_layers))
+      if (const auto theta = full->get<double>("rope_theta")) return *theta;
   if (const auto object = detail::rope_settings(json))
     if (const auto theta = object->get<double>("rope_theta")) return *theta;
   return json.get<double>("rope_theta").value_or(otherwise);
@@ -139,6 +152,14 @@ LORA_INLINE double theta_of(const io::JsonView& json, double otherwise) {
 
 namespace lora::model::detail {
 
+/// 0 where it is left out.
+LORA_INLINE double attention_factor_of(const io::JsonView& scaling) {
+  const double factor = scaling.get<double>("attention_factor").value_or(0);
+  if (scaling.has("attention_factor") && !(factor > 0))
+    scaling.fail("\"attention_factor\" is ", factor, "; expected more than 0");
+  return factor;
+}
+
 /// longrope, which phi3 also calls su and yarn: factors for sequences up to the original length, and for longer ones.
 /// As transformers has it, that length is the model's, not the scaling's.
 LORA_INLINE void read_longrope(const io::JsonView& json, const io::JsonView& scaling, Index max_positions,
@@ -147,13 +168,16 @@ LORA_INLINE void read_longrope(const io::JsonView& json, const io::JsonView& sca
   rope.short_factors = scaling.at<std::vector<float>>("short_factor");
   rope.long_factors = scaling.at<std::vector<float>>("long_factor");
   const double original = json.get<double>("original_max_position_embeddings").value_or(4096);
+  if (!(original >= 1)) json.fail("\"original_max_position_embeddings\" is ", original, "; expected 1 or more");
+  if (max_positions == 0 && !scaling.has("factor"))
+    json.fail("\"max_position_embeddings\" is missing, by which longrope scales; expected a length");
   const double inside = scaling.get<double>("original_max_position_embeddings").value_or(original);
   if (inside != original)
     scaling.fail("\"original_max_position_embeddings\" is ", inside, "; expected ", original,
                  ", as beside it, where 4096 is the default");
   rope.original_max_position_embeddings = original;
   rope.factor = scaling.get<double>("factor").value_or(static_cast<double>(max_positions) / original);
-  rope.attention_factor = scaling.get<double>("attention_factor").value_or(0);
+  rope.attention_factor = attention_factor_of(scaling);
 }
 
 /// By the object with the settings, if there is one.
@@ -188,7 +212,7 @@ LORA_INLINE nn::RopeConfig rope_of(const io::JsonView& json, const ModelType& ty
   rope.high_freq_factor = number("high_freq_factor", 4);
   rope.beta_fast = number("beta_fast", 32);
   rope.beta_slow = number("beta_slow", 1);
-  rope.attention_factor = number("attention_factor", 0);
+  rope.attention_factor = attention_factor_of(*scaling);
   rope.mscale = number("mscale", 0);
   rope.mscale_all_dim = number("mscale_all_dim", 0);
   rope.truncate = scaling->get<bool>("truncate").value_or(true);
@@ -216,15 +240,13 @@ LORA_INLINE void refuse_sliding_window(const io::JsonView& json, Index layers) {
               ", which is not supported");
 }
 
-/// Where layer_types is left out: all but every second layer of gemma2, and all but every sixth of gemma3_text.
+/// Where layer_types is left out: whether each of the layers is none of those of an interval.
 LORA_INLINE std::vector<bool> alternating_layers(const io::JsonView& json, Index layers, const ModelType& type) {
-  Index every = 2;
-  if (type.name == "gemma3_text") {
-    every = json.get<Index>("sliding_window_pattern").value_or(6);
-    check_extent("sliding_window_pattern", every, json.place());
-  }
+  Index interval = type.window_interval;
+  if (type.has_interval_field) interval = json.get<Index>("sliding_window_pattern").value_or(interval);
+  check_extent("sliding_window_pattern", interval, json.place());
   std::vector<bool> sliding;
-  for (Index i = 0; i < layers; ++i) sliding.push_back((i + 1) % every != 0);
+  for (Index i = 0; i < layers; ++i) sliding.push_back((i + 1) % interval != 0);
   return sliding;
 }
 
@@ -267,8 +289,7 @@ LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers
   for (Index i = std::max<Index>(first, 0); i < layers; ++i) {
     const auto layer = static_cast<std::size_t>(i);
     const bool slides = sliding && (*sliding)[layer];
-    if (slides && window == 0)
-      json.fail("\"layer_types\" has \"sliding_attention\" for layer ", i, ", but there is no sliding window");
+    if (slides && window == 0) json.fail("layer ", i, " has sliding attention, but there is no sliding window");
     if (all_layers && sliding && !slides && window > 0)
       json.fail("\"layer_types\" has \"full_attention\" for layer ", i, ", but \"sliding_window\" ", window,
                 " counts for all layers of ", type.name);
@@ -277,14 +298,14 @@ LORA_INLINE std::vector<Index> windows_of(const io::JsonView& json, Index layers
   return windows;
 }
 
-LORA_INLINE std::vector<bool> rotates_of(const io::JsonView& json, Index layers, bool smollm3) {
+LORA_INLINE std::vector<bool> rotates_of(const io::JsonView& json, Index layers, Index interval) {
   std::vector<bool> rotates(static_cast<std::size_t>(layers), true);
   if (const auto uses = json.get<std::vector<Index>>("no_rope_layers")) {
     if (!uses->empty() && uses->size() < rotates.size())
       json.fail("\"no_rope_layers\" has ", uses->size(), " entries for ", layers, " layers");
     for (std::size_t i = 0; i < std::min(uses->size(), rotates.size()); ++i) rotates[i] = (*uses)[i] != 0;
-  } else if (smollm3) {
-    const Index interval = json.get<Index>("no_rope_layer_interval").value_or(4);
+  } else if (interval > 0) {
+    interval = json.get<Index>("no_rope_layer_interval").value_or(interval);
     detail::check_extent("no_rope_layer_interval", interval, json.place());
     for (Index i = 0; i < layers; ++i) rotates[static_cast<std::size_t>(i)] = (i + 1) % interval != 0;
   }
@@ -304,7 +325,6 @@ namespace lora::model::detail {
 
 /// What gemma2 and gemma3_text have beside others, with what transformers takes where it is left out.
 LORA_INLINE void read_gemma(const io::JsonView& json, const ModelType& type, Config& config) {
-  const bool second = config.model_type == "gemma2";
   config.norm_offset = 1;
   config.post_norms = true;
   config.gate = kernel::Gate::gelu_tanh;
@@ -317,17 +337,19 @@ LORA_INLINE void read_gemma(const io::JsonView& json, const ModelType& type, Con
     if (json.has(key) && !(value > 0)) json.fail("\"", key, "\" is ", value, "; expected more than 0, or null");
     return value;
   };
-  config.attention_cap = cap("attn_logit_softcapping", second ? 50 : 0);
-  config.logit_cap = cap("final_logit_softcapping", second ? 30 : 0);
-  if (!second) {
+  config.attention_cap = cap("attn_logit_softcapping", type.attention_cap);
+  config.logit_cap = cap("final_logit_softcapping", type.logit_cap);
+  // transformers has the field, and computes attention without it.
+  if (type.attention_cap == 0 && config.attention_cap > 0)
+    json.fail("\"attn_logit_softcapping\" is ", config.attention_cap, ", which a ", type.name,
+              " has no place for; expected null");
+  if (type.window_rope) {
     auto local = json.find("rope_parameters");
-    if (local) local = local->find("sliding_attention");
+    if (local) local = local->find(window_layers);
     const double usual = json.get<double>("rope_local_base_freq").value_or(1e4);
     const double theta = local ? local->get<double>("rope_theta").value_or(usual) : usual;
     config.window_rope = rope_of(json, type, local, theta, config.max_position_embeddings);
   }
-  if (!json.json().contains("eos_token_id")) config.eos_token_ids = {1};
-  if (!json.json().contains("bos_token_id")) config.bos_token_id = 2;
   if (const auto activation = json.find("hidden_activation");
       activation && !io::json_is(activation->json(), "gelu_pytorch_tanh"))
     json.fail("\"hidden_activation\" is ", io::shown(activation->json()),
@@ -381,8 +403,12 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   if (!dtype) dtype = json.get<std::string>("torch_dtype");
   config.dtype = dtype.value_or("");
   config.eos_token_ids = ids_of(json, "eos_token_id");
-  config.bos_token_id = json.get<std::int32_t>("bos_token_id");
-  config.pad_token_id = content.contains("pad_token_id") ? json.get<std::int32_t>("pad_token_id") : type.pad_token_id;
+  if (type.eos_token_id && !content.contains("eos_token_id")) config.eos_token_ids = {*type.eos_token_id};
+  const auto token = [&](const char* key, std::optional<std::int32_t> otherwise) {
+    return content.contains(key) ? json.get<std::int32_t>(key) : otherwise;
+  };
+  config.bos_token_id = token("bos_token_id", type.bos_token_id);
+  config.pad_token_id = token("pad_token_id", type.pad_token_id);
   const double range = json.get<double>("initializer_range").value_or(0);
   if (range != 0) config.initializer_range = range;  // 0 as if left out, likewise
 
@@ -397,7 +423,7 @@ LORA_INLINE Config parse_config(const io::Json& content, const std::string& wher
   detail::require_off(json, "partial_rotary_factor", 1);
   detail::require_off(json, "quantization_config");
   config.windows = windows_of(json, config.num_hidden_layers, type);
-  config.rotates = rotates_of(json, config.num_hidden_layers, type.name == "smollm3");
+  config.rotates = rotates_of(json, config.num_hidden_layers, type.no_rope_interval);
   detail::check(config, where);
   return config;
 }

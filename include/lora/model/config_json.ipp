@@ -22,7 +22,10 @@ LORA_INLINE void write_windows(io::Json& json, const Config& config) {
 LORA_INLINE void write_gemma(io::Json& json, const Config& config) {
   const auto cap = [](double value) { return value > 0 ? io::Json(value) : io::Json(nullptr); };
   json["hidden_activation"] = "gelu_pytorch_tanh";
-  json["query_pre_attn_scalar"] = config.query_scalar;
+  // transformers wants an integer where it is one.
+  const bool whole = config.query_scalar == std::floor(config.query_scalar) && config.query_scalar < 0x1p53;
+  json["query_pre_attn_scalar"] =
+      whole ? io::Json(static_cast<std::int64_t>(config.query_scalar)) : io::Json(config.query_scalar);
   json["attn_logit_softcapping"] = cap(config.attention_cap);
   json["final_logit_softcapping"] = cap(config.logit_cap);
   if (config.window_rope) json["rope_local_base_freq"] = config.window_rope->theta;
@@ -57,7 +60,7 @@ LORA_INLINE void write_rotary(io::Json& json, const Config& config, const std::s
 
 LORA_INLINE std::vector<Index> unwritable_no_rope_layers(const Config& config) {
   std::vector<Index> layers;
-  if (config.model_type == "smollm3") return layers;
+  if (type_of(config).no_rope_interval > 0) return layers;
   for (std::size_t i = 0; i < config.rotates.size(); ++i)
     if (!config.rotates[i]) layers.push_back(static_cast<Index>(i));
   return layers;
@@ -129,11 +132,21 @@ LORA_INLINE io::Json to_json(const Config& config, std::string_view dtype, const
       if (rope.attention_factor != 0) json["rope_scaling"]["attention_factor"] = rope.attention_factor;
       break;
   }
-  if (config.model_type == "smollm3" || !unwritable_no_rope_layers(config).empty())
+  if (type.no_rope_interval > 0 || !unwritable_no_rope_layers(config).empty())
     json["no_rope_layers"] = detail::no_rope_layers_of(config);
   if (config.eos_token_ids.size() == 1) json["eos_token_id"] = config.eos_token_ids.front();
   if (config.eos_token_ids.size() > 1) json["eos_token_id"] = config.eos_token_ids;
-  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
+  // Left out, they would have the type's defaults, and a padding token beyond the vocabulary keeps transformers from
+  // making the model.
+  if (config.eos_token_ids.empty() && type.eos_token_id) json["eos_token_id"] = nullptr;
+  const auto token = [&](const char* name, std::optional<std::int32_t> id, bool has_default) {
+    if (id && *id < config.vocab_size)
+      json[name] = *id;
+    else if (has_default)
+      json[name] = nullptr;
+  };
+  token("bos_token_id", config.bos_token_id, type.bos_token_id.has_value());
+  token("pad_token_id", config.pad_token_id, type.pad_token_id.has_value());
   json["dtype"] = std::string(dtype);
   json["torch_dtype"] = std::string(dtype);
 

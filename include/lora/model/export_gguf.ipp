@@ -94,16 +94,16 @@ LORA_INLINE Index gguf_rows_at_once(const TensorInfo& info, Index rows, Index co
 
 /// What llama.cpp takes for granted of gemma2 and gemma3.
 template <class Refuse>
-void check_gemma(const Config& config, std::string_view arch, Index window, const Refuse& refuse) {
-  if (window == 0 || config.windows != windows_in_gguf(arch, config.num_hidden_layers, window))
-    refuse("other layers have a sliding window", arch == "gemma2" ? "all but every second" : "all but every sixth");
+void check_gemma(const Config& config, const ModelType& type, Index window, const Refuse& refuse) {
+  if (window == 0 || config.windows != windows_in_gguf(type, config.num_hidden_layers, window))
+    refuse("other layers have a sliding window", concat("all but each of ", type.window_interval));
   if (const double scalar = gguf_query_scalar(config); config.query_scalar != scalar)
     refuse(concat("query_pre_attn_scalar is ", config.query_scalar), concat(scalar));
   for (const auto& [name, cap] : {std::pair("attn_logit_softcapping", config.attention_cap),
                                   std::pair("final_logit_softcapping", config.logit_cap)})
-    if ((cap > 0) != (arch == "gemma2"))
-      refuse(concat(name, cap > 0 ? " is there" : " is not there"), arch == "gemma2" ? "one" : "none");
-  if (arch == "gemma2" && !config.tie_word_embeddings) refuse("the head is not the embedding's", "it to be");
+    if ((cap > 0) != (type.logit_cap > 0))
+      refuse(concat(name, cap > 0 ? " is there" : " is not there"), type.logit_cap > 0 ? "one" : "none");
+  if (type.logit_cap > 0 && !config.tie_word_embeddings) refuse("the head is not the embedding's", "it to be");
 }
 
 }  // namespace lora::model::detail
@@ -127,17 +127,18 @@ LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
   const auto refuse = [&](std::string_view what, std::string_view expected) {
     fail<FormatError>(where, ": ", what, ", which llama.cpp's ", arch, " has no place for; expected ", expected);
   };
-  const auto rotates = rotates_in_gguf(arch, config.num_hidden_layers);
+  const ModelType& type = type_of(config);
+  const auto rotates = rotates_in_gguf(type, config.num_hidden_layers);
   for (std::size_t i = 0; i < rotates.size(); ++i)
     if (config.rotates[i] != rotates[i])
       refuse(concat("layer ", i, " runs ", config.rotates[i] ? "with" : "without", " rotary embedding"),
-             arch == "smollm3" ? "every fourth layer without, and the others with it"
-                               : "all with it: export a smollm3 or use transformers");
+             type.no_rope_interval > 0 ? concat("each of ", type.no_rope_interval, " without, and the others with it")
+                                       : "all with it: export a smollm3 or use transformers");
   const Index window = narrowest_window(config);
-  const bool llama = arch == "llama", qwen2 = arch == "qwen2", phi3 = arch == "phi3";
-  if (type_of(config).gemma) {
-    detail::check_gemma(config, arch, window, refuse);
-  } else if (window > 0 && !phi3) {
+  const bool llama = arch == "llama";
+  if (type.gemma) {
+    detail::check_gemma(config, type, window, refuse);
+  } else if (window > 0 && !type.gguf_windows) {
     refuse(concat("attention has a sliding window of ", window, " tokens"), "none");
   }
   const bool longrope = config.rope.scaling == nn::RopeConfig::Scaling::longrope;
@@ -145,11 +146,11 @@ LORA_INLINE void check_gguf(const Config& config, const std::string& where) {
     refuse("rope_scaling is Llama 3.1's", "none, linear or yarn");
   if (config.rope.scaling == nn::RopeConfig::Scaling::yarn && !config.rope.truncate)
     refuse("rope_scaling has \"truncate\" false", "true");
-  if (config.qkv_bias && !llama && !qwen2) refuse("q, k and v have biases", "none");
-  if (!config.qkv_bias && qwen2) refuse("q, k and v have no biases", "them");
+  if (config.qkv_bias && !llama && !type.qkv_bias) refuse("q, k and v have biases", "none");
+  if (!config.qkv_bias && type.qkv_bias) refuse("q, k and v have no biases", "them");
   if (config.o_bias && !llama) refuse("o_proj has a bias", "none");
   if (config.mlp_bias && !llama) refuse("the projections of the MLP have biases", "none");
-  if ((qwen2 || phi3) && config.num_attention_heads * config.head_dim != config.hidden_size)
+  if ((type.qkv_bias || type.fused) && config.num_attention_heads * config.head_dim != config.hidden_size)
     refuse(concat(config.num_attention_heads, " heads of ", config.head_dim, " columns"),
            concat("as many columns in all as the model, ", config.hidden_size));
 }
@@ -172,7 +173,8 @@ LORA_INLINE io::GgufMetadata gguf_metadata(const Config& config, DType dtype, co
   count("attention.key_length", config.head_dim);
   count("attention.value_length", config.head_dim);
   metadata.add(arch + ".attention.layer_norm_rms_epsilon", static_cast<float>(config.rms_norm_eps));
-  if (const Index window = narrowest_window(config); window > 0) count("attention.sliding_window", window);
+  // Of phi3 also where there is none: llama.cpp had another default.
+  if (type_of(config).gguf_windows) count("attention.sliding_window", narrowest_window(config));
   if (config.attention_cap > 0)
     metadata.add(arch + ".attn_logit_softcapping", static_cast<float>(config.attention_cap));
   if (config.logit_cap > 0) metadata.add(arch + ".final_logit_softcapping", static_cast<float>(config.logit_cap));

@@ -93,21 +93,39 @@ inline std::vector<std::string> projection_names_of(const Config& config) {
 }
 
 /// The same in a message: "qkv_proj, o_proj, gate_up_proj, down_proj".
-inline std::string projection_list(const Config& config) {
+inline std::string projection_list(std::span<const Projection> of) {
   std::string text;
-  for (const std::string& name : projection_names_of(config)) text += (text.empty() ? "" : ", ") + name;
+  for (const Projection& p : of) text += (text.empty() ? "" : ", ") + std::string(p.name);
   return text;
 }
-
-inline constexpr auto projection_names = [] {
-  std::array<std::string_view, projections.size()> names;
-  for (std::size_t i = 0; i < names.size(); ++i) names[i] = projections[i].name;
-  return names;
-}();
+inline std::string projection_list(const Config& config) {
+  return config.fused ? projection_list(fused_projections) : projection_list(projections);
+}
 
 /// The norm before the MLP, which has another name where there are norms behind.
 inline std::string_view mlp_norm(const Config& config) {
   return config.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+}
+
+/// The norms that any model may have.
+inline constexpr std::array<std::string_view, 7> norm_names = {"input_layernorm",
+                                                               "post_attention_layernorm",
+                                                               "norm",
+                                                               "pre_feedforward_layernorm",
+                                                               "post_feedforward_layernorm",
+                                                               "q_norm",
+                                                               "k_norm"};
+
+/// Those of a model.
+inline std::vector<std::string> norm_names_of(const Config& config) {
+  std::vector<std::string> names;
+  for (const std::string_view name : norm_names) {
+    const bool is_there = name.find("feedforward") != name.npos  ? config.post_norms
+                          : name == "q_norm" || name == "k_norm" ? config.qk_norm
+                                                                 : true;
+    if (is_there) names.emplace_back(name);
+  }
+  return names;
 }
 
 /// Where the modules of a group stand in the model, with a dot behind: "model.layers.3.self_attn.".

@@ -49,14 +49,8 @@ void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::
   std::size_t next = 0;
   for (const TensorInfo& info : tensors_of(config)) {
     const Arena::Scope scope(dev.arena());
-    const double more = config.norm_offset - folder_norm_offset(config);
     with_host_values(dev, model.value(dev, info), [&](std::span<const float> values) {
-      const DType to = declarations[next++].dtype;
-      if (info.kind != TensorInfo::Kind::norm || more == 0)
-        return writer.add(info.name, encoded(values, to, info.name));
-      std::vector<float> moved(values.begin(), values.end());
-      move_weights(moved, more);
-      writer.add(info.name, encoded(moved, to, info.name));
+      writer.add(info.name, encoded(values, declarations[next++].dtype, info.name));
     });
   }
   writer.commit();

@@ -30,16 +30,28 @@ struct ModelType {
   double rms_norm_eps = 1e-6;
   double rope_theta = 1e4;
   bool tied = false;
+  std::optional<std::int32_t> bos_token_id{};
+  std::optional<std::int32_t> eos_token_id{};
   std::optional<std::int32_t> pad_token_id{};
   bool qkv_bias = false;        ///< there without any field
   bool attention_bias = false;  ///< the field counts
   bool mlp_bias = false;        ///< the field counts
   bool qk_norm = false;
-  bool fused = false;     ///< q, k and v are one projection, gate and up another
-  bool longrope = false;  ///< is the one rope scaling
+  bool fused = false;          ///< q, k and v are one projection, gate and up another
+  bool longrope = false;       ///< is the one rope scaling
+  Index no_rope_interval = 0;  ///< each of so many layers goes without rotary embedding; 0: none
   WindowRule windows = WindowRule::none;
-  Index window = 4096;  ///< 0: none
-  bool gemma = false;   ///< norms behind and less 1, GELU, a scaled embedding, caps
+  Index window = 4096;              ///< 0: none
+  Index window_interval = 0;        ///< of alternate: each of so many layers has none
+  bool has_interval_field = false;  ///< sliding_window_pattern says that number
+  bool window_rope = false;         ///< layers with a window rotate by settings of their own
+  bool gemma = false;               ///< norms behind and less 1, GELU, a scaled embedding
+  double attention_cap = 0;         ///< 0: there is none
+  double logit_cap = 0;
+  bool gguf_permutes = false;      ///< rows of q and k heads stand in another order in GGUF files
+  bool gguf_windows = false;       ///< which have a place for windows,
+  Index gguf_window = 0;           ///< and where they leave it out, this one, as in llama.cpp
+  Index gguf_layers_by_width = 0;  ///< with so many layers llama.cpp scales queries by hidden_size over heads
 };
 
 inline constexpr ModelType model_types[] = {
@@ -48,10 +60,18 @@ inline constexpr ModelType model_types[] = {
      .kv_heads = 4,
      .head_dim = 256,
      .tied = true,
+     .bos_token_id = 2,
+     .eos_token_id = 1,
      .pad_token_id = 0,
      .attention_bias = true,
      .windows = WindowRule::alternate,
-     .gemma = true},
+     .window_interval = 2,
+     .gemma = true,
+     .attention_cap = 50,
+     .logit_cap = 30,
+     .gguf_windows = true,
+     .gguf_window = 4096,
+     .gguf_layers_by_width = 46},
     {.name = "gemma3_text",
      .class_name = "Gemma3ForCausalLM",
      .gguf = "gemma3",
@@ -59,21 +79,44 @@ inline constexpr ModelType model_types[] = {
      .head_dim = 256,
      .rope_theta = 1e6,
      .tied = true,
+     .bos_token_id = 2,
+     .eos_token_id = 1,
      .pad_token_id = 0,
      .attention_bias = true,
      .qk_norm = true,
      .windows = WindowRule::alternate,
-     .gemma = true},
-    {.name = "llama", .class_name = "LlamaForCausalLM", .attention_bias = true, .mlp_bias = true},
-    {.name = "mistral", .class_name = "MistralForCausalLM", .gguf = "llama", .kv_heads = 8, .windows = WindowRule::all},
+     .window_interval = 6,
+     .has_interval_field = true,
+     .window_rope = true,
+     .gemma = true,
+     .gguf_windows = true,
+     .gguf_layers_by_width = 62},
+    {.name = "llama",
+     .class_name = "LlamaForCausalLM",
+     .bos_token_id = 1,
+     .eos_token_id = 2,
+     .attention_bias = true,
+     .mlp_bias = true,
+     .gguf_permutes = true},
+    {.name = "mistral",
+     .class_name = "MistralForCausalLM",
+     .gguf = "llama",
+     .kv_heads = 8,
+     .bos_token_id = 1,
+     .eos_token_id = 2,
+     .windows = WindowRule::all,
+     .gguf_permutes = true},
     {.name = "phi3",
      .class_name = "Phi3ForCausalLM",
      .rms_norm_eps = 1e-5,
+     .bos_token_id = 1,
+     .eos_token_id = 32000,
      .pad_token_id = 32000,
      .fused = true,
      .longrope = true,
      .windows = WindowRule::all,
-     .window = 0},
+     .window = 0,
+     .gguf_windows = true},
     {.name = "qwen2",
      .class_name = "Qwen2ForCausalLM",
      .kv_heads = 32,
@@ -91,9 +134,13 @@ inline constexpr ModelType model_types[] = {
      .kv_heads = 4,
      .rope_theta = 2e6,
      .tied = true,
+     .bos_token_id = 128000,
+     .eos_token_id = 128001,
      .pad_token_id = 128004,
      .attention_bias = true,
-     .mlp_bias = true},
+     .mlp_bias = true,
+     .no_rope_interval = 4,
+     .gguf_permutes = true},
 };
 
 /// Null for one that is not supported.
@@ -110,6 +157,7 @@ constexpr std::string_view gguf_architecture(const ModelType& type) {
 
 /// The type that has an architecture's name, or else one that is stored as it; null for one that is not supported.
 constexpr const ModelType* find_gguf_type(std::string_view architecture) {
+  if (const ModelType* const type = find_model_type(architecture); type != nullptr && type->gguf.empty()) return type;
   for (const ModelType& type : model_types)
     if (gguf_architecture(type) == architecture) return &type;
   return nullptr;
@@ -119,6 +167,15 @@ constexpr const ModelType* find_gguf_type(std::string_view architecture) {
 inline std::string model_type_list() {
   std::string list;
   for (const ModelType& type : model_types) list += (list.empty() ? "" : ", ") + std::string(type.name);
+  return list;
+}
+
+/// "gemma2, gemma3, …"
+inline std::string gguf_architecture_list() {
+  std::string list;
+  for (const ModelType& type : model_types)
+    if (find_gguf_type(gguf_architecture(type)) == &type)
+      list += (list.empty() ? "" : ", ") + std::string(gguf_architecture(type));
   return list;
 }
 

@@ -27,7 +27,7 @@ struct TensorInfo {
   Shape shape;  ///< (O, I), or (n) of a norm or bias
   Kind kind;
   Index layer = -1;               ///< or -1 outside of the layers
-  std::string_view projection{};  ///< of projection_names, for projections and their biases
+  std::string_view projection{};  ///< its name, for projections and their biases
   std::string_view norm{};        ///< of a layer's norm: "input_layernorm", "self_attn.q_norm", …
   /// GGUF's files of llama and smollm3 hold each q and k head's rows as (pair, half) instead of (half, pair): the
   /// number of heads to put back in order there, 0 where rows are in order.
@@ -53,10 +53,7 @@ inline Index shared_layer(const Config& config, const TensorInfo& info) {
   return before ? nn::before_layers : nn::behind_layers;
 }
 
-/// What is added to the weights of norms where a model folder has them. GGUF files have the sums.
-inline double folder_norm_offset(const Config& config) { return type_of(config).gemma ? 1 : 0; }
-
-/// Weights of a norm for a file whose offset is less by `more` than that which they are computed with.
+/// Adds to the weights of a norm: GGUF files have the sums with Config::norm_offset.
 inline void move_weights(std::span<float> weights, double more) {
   if (more == 0) return;
   for (float& weight : weights) weight = static_cast<float>(static_cast<double>(weight) + more);

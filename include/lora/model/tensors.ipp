@@ -14,8 +14,7 @@ namespace lora::model {
 LORA_INLINE std::vector<TensorInfo> tensors_of(const Config& c) {
   using Kind = TensorInfo::Kind;
   const Index e = c.hidden_size, v = c.vocab_size;
-  const std::string_view arch = gguf_architecture(c);
-  const bool permuted = arch == "llama" || arch == "smollm3";
+  const bool permuted = type_of(c).gguf_permutes;
   std::vector<TensorInfo> tensors;
   const auto add = [&](TensorInfo tensor) { tensors.push_back(std::move(tensor)); };
   add({"model.embed_tokens.weight", "token_embd.weight", {v, e}, Kind::embedding});

@@ -28,8 +28,8 @@ LORA_INLINE std::set<std::string, std::less<>> trainable_tensors(const Config& c
     if (!any)
       fail<ConfigError>("key trainable: given ", expression, ", which is found in the name of no tensor; ",
                         tied ? "the head of this model is its embedding, model.embed_tokens.weight"
-                             : "names are such as model.layers.0.self_attn.q_proj.weight, "
-                               "model.layers.0.input_layernorm.weight and model.embed_tokens.weight");
+                             : concat("names are such as ", module_path(0, groups_of(config)[0].projections[0].name),
+                                      ".weight, model.layers.0.input_layernorm.weight and model.embed_tokens.weight"));
   }
   return chosen;
 }

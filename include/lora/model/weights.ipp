@@ -54,7 +54,9 @@ LORA_INLINE const io::StoredTensor& Source::at(const TensorInfo& info) const {
   if (tensor == nullptr) {
     std::string other;
     for (const io::StoredTensor& one : tensors())
-      if (one.name.ends_with("." + stored_name)) other = concat("; there is ", one.name, ", with a prefix of its own");
+      if (one.name.ends_with("." + stored_name) ||
+          one.name == concat(prefix, "language_model.", std::string_view(stored_name).substr(prefix.size())))
+        other = concat("; there is ", one.name, ", with a prefix of its own");
     if (has_no_prefix_ && info.kind == TensorInfo::Kind::head) other = ": the model was saved without its head";
     fail<FormatError>(path_.native(), ": the tensor ", stored_name, " is missing", other);
   }
@@ -77,7 +79,15 @@ LORA_INLINE const io::StoredTensor& Source::at(const TensorInfo& info) const {
 LORA_INLINE ProvidedTensor Source::provide(const TensorInfo& info) const {
   if (random_) return random_->provide(info);
   const io::StoredTensor& tensor = at(info);
-  return {tensor.dtype, tensor.bytes, tensor.file, gguf_ ? info.gguf_heads : 0};
+  if (!gguf_ || info.kind != TensorInfo::Kind::norm || config_.norm_offset == 0)
+    return {tensor.dtype, tensor.bytes, tensor.file, gguf_ ? info.gguf_heads : 0};
+  if (tensor.dtype != DType::f32)
+    fail<FormatError>(path_.native(), ": the tensor ", tensor.name, " is ", lora::name_of(tensor.dtype),
+                      "; expected F32, as norms have");
+  const auto weights = std::make_shared<std::vector<float>>(static_cast<std::size_t>(info.shape.count()));
+  std::memcpy(weights->data(), tensor.bytes.data(), tensor.bytes.size());
+  move_weights(*weights, -config_.norm_offset);
+  return {DType::f32, std::as_bytes(std::span(*weights)), weights, 0};
 }
 
 LORA_INLINE void Source::finish() const {

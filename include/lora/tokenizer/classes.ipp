@@ -158,10 +158,14 @@ LORA_INLINE void take_parts_of_class(TokenizerDocument& document, TokenizerClass
     const auto ignores = model->find("ignore_merges");
     if (ignores != model->end() && ignores->is_boolean() && ignores->get<bool>())
       changed.push_back("model's ignore_merges");
+    const bool has_fallback = kind == TokenizerClass::llama || kind == TokenizerClass::gemma;
+    if (const auto fallback = model->find("byte_fallback");
+        fallback != model->end() && fallback->is_boolean() && fallback->get<bool>() != has_fallback)
+      changed.push_back("model's byte_fallback");
     for (const char* key : {"ignore_merges", "unk_token", "fuse_unk", "byte_fallback", "dropout",
                             "continuing_subword_prefix", "end_of_word_suffix"})
       model->erase(key);
-    if (kind == TokenizerClass::llama || kind == TokenizerClass::gemma)
+    if (has_fallback)
       for (const char* key : {"byte_fallback", "fuse_unk"}) (*model)[key] = true;
     if (kind == TokenizerClass::gemma) (*model)["unk_token"] = given.unknown;
   }

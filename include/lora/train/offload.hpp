@@ -11,6 +11,7 @@
 #include "lora/model/streamed_layers.hpp"
 #include "lora/optim/host.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/settings/stage_lists.hpp"
 
 // What keys want of a device and its memory.
 
@@ -38,12 +39,16 @@ inline void settle_prefixes(settings::Config& config, const kernel::AttentionSha
                       "too many, where the toolkit has RingAttentionUpdate; allowed: false");
   config.share_prefixes = false;
 }
+
+/// What attention over rows in common must be able to: a window counts where a record may be longer.
+inline kernel::AttentionShape shared_attention(const settings::Config& config, const model::Config& model) {
+  const Index window = model::narrowest_window(model);
+  return model::attention_shape(model, settings::longest_cutoff(config) > window ? window : 0);
+}
+
 template <AnyDevice D>
 void settle_prefixes(D& dev, settings::Config& config, const model::Config& model) {
-  const Index window = model::narrowest_window(model);
-  Index longest = config.cutoff_len;
-  for (const settings::StageSettings& stage : config.stages) longest = std::max(longest, stage.cutoff_len.value_or(0));
-  const kernel::AttentionShape heads = model::attention_shape(model, longest > window ? window : 0);
+  const kernel::AttentionShape heads = shared_attention(config, model);
   settle_prefixes(config, heads, kernel::takes_trees(dev, heads));
 }
 

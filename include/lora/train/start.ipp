@@ -97,7 +97,7 @@ LORA_INLINE void say_work(const StepWork& step) {
   if (step.sequences == 0) return;  // no step is planned
   log::info("a step: ", fixed(step.sequences, 0), " sequences, ", fixed(step.tokens, 0), " tokens",
             step.rows < step.tokens ? concat(", ", fixed(step.rows, 0), " of them computed,") : "", " in ",
-            significant(step.micro_batches, 3), " micro-batches, ", significant(step.work.flops() * 1e-12, 3),
+            significant(step.micro_batches, 3), " micro-batches, ", plain_number(step.work.flops() * 1e-12, 3),
             " TFLOP, on average of the first");
 }
 
