@@ -739,7 +739,7 @@ TEST_CASE("config: layers of no_rope_layers, of its interval, and of types and w
 TEST_CASE("config: the newer name of the dtype counts, and a file without either has none") {
   CHECK(parsed(least("llama"), {{"dtype", "bfloat16"}, {"torch_dtype", "float16"}}).dtype == "bfloat16");
   CHECK(parsed(least("llama")).dtype.empty());
-  CHECK_FALSE(parsed(least("qwen2")).bos_token_id);
+  CHECK_FALSE(parsed(least("qwen2"), {{"num_key_value_heads", 2}}).bos_token_id);
   const model::Config plain;
   CHECK((plain.rms_norm_eps == 1e-6 && plain.initializer_range == 0.02));
 }

@@ -182,7 +182,7 @@ TEST_CASE("plan: whole pages, of whose numbers each comes from a data sheet and 
        R"(model    qwen2.5-7b, 7.62 billion parameters stored as BF16; LoRA, 161 million train
 device   ascend910b3, from its data sheet: nothing of it was measured; computing in bfloat16
 ranks    8 on 1 node: 8 x 1 x 8 = 64 sequences a step
-step     64 sequences of 2048 tokens, 131,072 tokens in 64 micro-batches; 5270 TFLOP
+step     64 sequences of 2048 tokens, 131,072 tokens in 64 micro-batches; 5271 TFLOP
 time     about 3.56 s a step, 36,853 tokens/s; most of it goes to products
 links    about 0.0108 s of it; a rank sends gradients 0.53 GiB, summed gradients 0.53 GiB
 memory                GiB  device     host
@@ -200,7 +200,7 @@ fits     yes, in 61.0 GiB
        R"(model    qwen2.5-7b, 7.62 billion parameters stored as BF16; LoRA, 161 million train
 device   ascend910b3, from its data sheet: nothing of it was measured; computing in bfloat16
 ranks    16 on 2 nodes: 16 x 1 x 8 = 128 sequences a step, zero_stage 3
-step     128 sequences of 2048 tokens, 262,144 tokens in 128 micro-batches; 8040 TFLOP
+step     128 sequences of 2048 tokens, 262,144 tokens in 128 micro-batches; 8036 TFLOP
 time     about 8.8 s a step, 29,796 tokens/s; most of it goes to exchanges between ranks
 links    about 6.1 s of it; a rank sends layers 169.29 GiB, gradients 4.51 GiB
 memory                GiB  device     host
