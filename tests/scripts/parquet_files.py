@@ -72,9 +72,11 @@ def types():
 
 
 def chat():
-    """Conversations with tools, in three row groups."""
+    """Conversations with tools, in three row groups; roles are codes, as categories of polars are, and pages have sums."""
     call = {"name": "weather", "arguments": "{\"city\": \"Bonn\"}"}
-    turn = pa.struct([*TURN, ("tool_calls", pa.list_(pa.struct([("name", pa.string()), ("arguments", pa.string())])))])
+    call_type = pa.struct([("name", pa.string()), ("arguments", pa.string())])
+    turn = pa.struct([("role", pa.dictionary(pa.int32(), pa.string())), TURN.field("content"),
+                      ("tool_calls", pa.list_(call_type))])
     tools = json.dumps([{"name": "weather", "parameters": {"type": "object"}}])
     rows = [{"messages": [{**one, "tool_calls": None} for one in turns(f"question {i}", f"answer {i}")], "tools": None,
              "id": i} for i in range(7)]
@@ -84,7 +86,7 @@ def chat():
                            {"role": "assistant", "content": "It is dry.", "tool_calls": None}]
     rows[3]["tools"] = tools
     schema = pa.schema([("messages", pa.list_(turn)), ("tools", pa.string()), ("id", pa.int64())])
-    return pa.Table.from_pylist(rows, schema), rows, {"row_group_size": 3, "compression": "zstd"}
+    return pa.Table.from_pylist(rows, schema), rows, {"row_group_size": 3, "compression": "zstd", "write_page_checksum": True}
 
 
 def pairs():

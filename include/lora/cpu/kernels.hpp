@@ -32,6 +32,13 @@ static_assert(kernel::Complete<Device, std::complex<double>>);
 
 }  // namespace lora::cpu
 
+/// All that models compute with on processors; ONCE as in kernel/instantiate.hpp.
+#define LORA_CPU_KERNELS(ONCE)                                                                \
+  LORA_KERNELS_OF_MODELS(ONCE, lora::cpu::Device, LORA_KERNELS_OF_SOFTMAX)                    \
+  namespace lora::kernel {                                                                    \
+  ONCE void SoftCap<cpu::Device>::run<float>(cpu::Device&, View<cpu::Device, float>, double); \
+  }
+
 #ifdef LORA_COMPILED
-LORA_KERNELS_OF_MODELS(extern template, lora::cpu::Device, LORA_KERNELS_OF_SOFTMAX)
+LORA_CPU_KERNELS(extern template)
 #endif

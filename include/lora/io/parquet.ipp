@@ -19,6 +19,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -37,7 +39,12 @@ LORA_INLINE bool is_parquet(const std::filesystem::path& name, std::string_view 
   constexpr std::string_view mark = "PAR1";
   if (!content.starts_with(mark)) return false;
   const std::string ending = lower_extension(unpacked_name(name));
-  return content.ends_with(mark) || (ending != ".txt" && ending != ".csv" && ending != ".tsv");
+  if (ending != ".txt" && ending != ".csv" && ending != ".tsv") return true;
+  constexpr std::size_t least = 12;  // the marks, and between them the length of the footer
+  if (content.size() < least || !content.ends_with(mark)) return false;
+  std::uint32_t footer = 0;
+  std::memcpy(&footer, content.data() + content.size() - 8, sizeof footer);
+  return footer <= content.size() - least;
 }
 
 }  // namespace lora::io
@@ -212,11 +219,19 @@ class ArrowRows {
   Index row_ = 0;
 };
 
+[[noreturn]] inline void fail_encrypted(const std::string& name) {
+  fail<FormatError>(name, ": a Parquet file that is encrypted; expected one that is not");
+}
+
 [[noreturn]] inline void fail_parquet(const std::string& name, const arrow::Status& status, std::size_t most) {
   if (status.IsOutOfMemory())
     fail<FormatError>(name, ": a few rows of the Parquet file take more than ", most >> 20,
                       " MiB, or it is damaged; expected smaller row groups or pages");
-  fail<FormatError>(name, ": the Parquet file can't be read: ", shortened(status.message(), 300));
+  if (status.message().find("ecrypt") != std::string::npos) fail_encrypted(name);
+  fail<FormatError>(name, ": the Parquet file can't be read: ", shortened(status.message(), 300),
+                    status.IsNotImplemented() ? "; expected columns of plain types: pyarrow writes them so without "
+                                                "store_schema, polars after a cast to String"
+                                              : "");
 }
 
 /// Rows that are read at a time: 16 MiB as the file counts them, and few enough that a long text which a dictionary has
@@ -239,6 +254,21 @@ inline void expect_own_names(const arrow::Schema& schema, const std::string& nam
                           j + 1, " is");
 }
 
+/// Rows of each group, and all of them. Throws   FormatError where a damaged footer contradicts itself
+inline void expect_consistent(const parquet::FileMetaData& file, const std::string& name) {
+  std::int64_t rows = 0;
+  for (int i = 0; i < file.num_row_groups(); ++i) {
+    const std::int64_t own = file.RowGroup(i)->num_rows();
+    if (own < 0 || own > file.num_rows() - rows)
+      fail<FormatError>(name, ": the Parquet file is damaged: row group ", i + 1, " of ", file.num_row_groups(),
+                        " has ", own, " rows behind ", rows, " others, but the file has ", file.num_rows());
+    rows += own;
+  }
+  if (rows != file.num_rows())
+    fail<FormatError>(name, ": the Parquet file is damaged: its row groups have ", rows, " rows, but the file has ",
+                      file.num_rows());
+}
+
 inline void write_rows(const MappedFile& file, const std::string& name, std::size_t most, Unpacked& to) {
   const auto taken = [&](auto result) {
     if (!result.ok()) fail_parquet(name, result.status(), most);
@@ -249,27 +279,38 @@ inline void write_rows(const MappedFile& file, const std::string& name, std::siz
   parquet::arrow::FileReaderBuilder builder;
   const auto buffer = std::make_shared<arrow::Buffer>(reinterpret_cast<const std::uint8_t*>(bytes.data()),
                                                       static_cast<std::int64_t>(bytes.size()));
-  const auto opened =
-      builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), parquet::ReaderProperties(&memory));
+  parquet::ReaderProperties reading(&memory);
+  reading.set_page_checksum_verification(true);
+  const auto opened = builder.Open(std::make_shared<arrow::io::BufferReader>(buffer), reading);
   if (!opened.ok()) fail_parquet(name, opened, most);
+  const auto metadata = builder.raw_reader()->metadata();
+  expect_consistent(*metadata, name);
   parquet::ArrowReaderProperties properties;
   properties.set_use_threads(false);
   properties.set_pre_buffer(false);
-  properties.set_batch_size(rows_at_a_time(*builder.raw_reader()->metadata()));
+  properties.set_batch_size(rows_at_a_time(*metadata));
   const auto reader = taken(builder.memory_pool(&memory)->properties(properties)->Build());
-  const auto batches = taken(reader->GetRecordBatchReader());
-  expect_own_names(*batches->schema(), name);
   ArrowRows rows(name);
   std::string lines;
-  for (;;) {
-    const std::shared_ptr<arrow::RecordBatch> batch = taken(batches->Next());
-    if (batch == nullptr) break;
-    if (const auto whole = batch->Validate(); !whole.ok()) fail_parquet(name, whole, most);
-    for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
-      lines += to_text(rows(*batch, row), -1) + "\n";
-      if (lines.size() >= unpacked_piece) to.add(std::exchange(lines, {}));
+  // One group after the other: what has codes inside of structs can't be read across them.
+  for (int group = 0; group < metadata->num_row_groups(); ++group) {
+    const auto batches = taken(reader->GetRecordBatchReader({group}));
+    if (group == 0) expect_own_names(*batches->schema(), name);
+    std::int64_t left = metadata->RowGroup(group)->num_rows();
+    for (;;) {
+      const std::shared_ptr<arrow::RecordBatch> batch = taken(batches->Next());
+      if (batch == nullptr) break;
+      if (const auto whole = batch->Validate(); !whole.ok()) fail_parquet(name, whole, most);
+      left -= batch->num_rows();
+      for (std::int64_t row = 0; row < batch->num_rows(); ++row) {
+        lines += to_text(rows(*batch, row), -1) + "\n";
+        if (lines.size() >= unpacked_piece) to.add(std::exchange(lines, {}));
+      }
+      file.release();
     }
-    file.release();
+    if (left != 0)
+      fail<FormatError>(name, ": the Parquet file is damaged: row group ", group + 1, " has ", std::abs(left),
+                        left > 0 ? " rows less" : " rows more", " than the footer says");
   }
   to.add(lines);
 }
