@@ -318,7 +318,10 @@ int run_chat(Request& request) {
   options.generate.stopped = [] { return stop_answer.load() != 0; };
   options.stops = config.stop;
   options.longest = config.max_model_len.value_or(model::longest_sequence(source.config()));
-  if (config.max_model_len) inputs::warn_of_length(source.config(), *config.max_model_len, "max_model_len:");
+  if (config.max_model_len) {
+    inputs::expect_supported_length(source.config(), *config.max_model_len, "max_model_len:");
+    inputs::warn_of_length(source.config(), *config.max_model_len, "max_model_len:");
+  }
 
   int status = 0;
   inputs::with_device(config, [&](auto& dev) {

@@ -92,6 +92,7 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
   with_decoder(dev, source, config, [&](auto& decoder) {
     for (EvaluatedSet& set : sets) set.totals = totals_of(dev, decoder, set, config, "evaluating", &set.each);
     if (!config.predict) return;
+    train::CutAnswers cut;
     const data::AnswerScores none(text.chat_template);
     predictions.emplace(Predictions{none});
     decode::GenerateOptions generate;
@@ -104,11 +105,13 @@ std::optional<Predictions> evaluate(D& dev, const model::Source& source, const s
       for (Index i = 0; i < set.records.size(); ++i) samples.push_back(set.records.dataset()[i]);
       run::CountProgress answering("answering" + of_several(set, sets), "records", set.records.size());
       train::answer_all(dev, decoder, *text.tokenizer, set.records.encoder(), samples, generate, {}, answering,
-                        [&](const data::Sample& sample, const std::string& answer) {
-                          predictions->add(sample, answer, *text.tokenizer, sets.size() > 1 ? set.name : "");
-                          if (!sample.answer().empty()) set.scores->add(sample, answer);
+                        [&](const data::Sample& sample, const train::Answer& answer) {
+                          cut.add(sample, answer);
+                          predictions->add(sample, answer.text, *text.tokenizer, sets.size() > 1 ? set.name : "");
+                          if (!sample.answer().empty()) set.scores->add(sample, answer.text);
                         });
     }
+    cut.warn_once(source.config());
   });
   return predictions;
 }
@@ -122,6 +125,7 @@ void check(D& dev, const settings::Config& config, const std::vector<EvaluatedSe
     std::vector<Index> all(static_cast<std::size_t>(set.records.size()));
     std::iota(all.begin(), all.end(), Index{0});
     const data::EncodeSummary found = set.records.survey(*inputs::HostThreads(dev, config), all);
+    inputs::expect_supported_records(model, set.records, found, config.cutoff_len);
     inputs::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
     if (found.labelled() == 0)
       fail<FormatError>(set.records.where(0), ": nothing to evaluate: none of ", set.records.size(),
@@ -134,6 +138,9 @@ void check(D& dev, const settings::Config& config, const std::vector<EvaluatedSe
   if (!text.tokenizer)
     fail<ConfigError>("key predict: given true, allowed: false where the model has no tokenizer files");
   if (!answers) fail<FormatError>(sets[0].records.where(0), ": predict needs records with an answer; there is none");
+  for (const EvaluatedSet& set : sets)
+    for (Index i = 0; i < set.records.size(); ++i)
+      (void)inputs::supported_prompt(model, set.records.encoder(), set.records.dataset()[i]);
 }
 
 /// Opens the files of the key dataset, each a set of its own, and what their records need.

@@ -104,13 +104,15 @@ int run_generate(Request& request) {
     }
   };
   const Index each = config.num_return_sequences;
-  const auto say = [&, said = Index{0}](const data::Sample& sample, const std::string& answer) mutable {
+  train::CutAnswers cut;
+  const auto say = [&, said = Index{0}](const data::Sample& sample, const train::Answer& answer) mutable {
     const Index number = said++ % each;
+    cut.add(sample, answer);
     if (from_prompt && !file) {
       if (each > 1) write(concat("--- answer ", number + 1, " of ", each, "\n"));
-      return write((config.stream ? "" : answer) + "\n");
+      return write((config.stream ? "" : answer.text) + "\n");
     }
-    io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer}};
+    io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer.text}};
     if (each > 1) line["index"] = number;
     if (auto label = sample.answer(chat && chat->quotes_texts()); !label.empty()) line["label"] = std::move(label);
     write(io::to_text(line, -1) + "\n");
@@ -121,6 +123,7 @@ int run_generate(Request& request) {
       std::function<void(const std::string&)> hear;
       if (config.stream) hear = write;
       train::answer_all(dev, decoder, *tokenizer, encoder, samples, options, config.stop, answering, say, hear);
+      cut.warn_once(source.config());
     });
   });
   if (file) file->commit();

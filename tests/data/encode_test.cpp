@@ -658,8 +658,12 @@ TEST_CASE("encode: lengths of a summary are told at their ranks, rounded up, and
   CHECK(summary.length_at(0.95) == 20);
   CHECK(summary.length_at(0.951) == 21);
   CHECK(summary.length_at(1) == 21);
-  summary.reaches(30);
+  CHECK(summary.longest_record() == 0);
+  summary.reaches(30, 40);
+  summary.reaches(30, 41);
+  summary.reaches(29, 42);
   CHECK(summary.length_at(1) == 30);
+  CHECK(summary.longest_record() == 40);
   CHECK(summary.length_at(0.99) == 21);
   CHECK(summary.lost() == 0);
   data::EncodeSummary part;
@@ -676,7 +680,7 @@ TEST_CASE("encode: lengths of a summary are told at their ranks, rounded up, and
   data::EncodeSummary none;
   none.pass_over();
   CHECK((none.records() == 1 && none.tokens() == 0 && none.labelled() == 0 && none.length_at(0.5) == 0));
-  none.reaches(7);
+  none.reaches(7, 0);
   CHECK(none.length_at(0) == 7);  // all that is known
 }
 

@@ -286,6 +286,27 @@ TEST_CASE("generate: stop ids, on_token and the vocabulary's limit") {
       "without any token"));
 }
 
+TEST_CASE("generate: an answer ends at the longest sequence that the model computes, and a longer prompt is refused") {
+  const TempFolder folder;
+  D dev(1);
+  write_random_model(folder.path(), longrope_model(9));
+  model::Decoder<D, float> decoder(dev, model::Source::open(folder.path()));
+  decode::GenerateOptions options;
+  options.max_new_tokens = 20;
+  std::vector<Tokens> prompts = {{3, 7, 12, 5}, {20, 21, 22, 23, 24, 25, 26, 27}, {1, 2, 3, 4, 5, 6, 7, 8, 9}};
+  const auto sizes = [&] {
+    std::vector<std::size_t> found;
+    for (const Tokens& tokens : decode::generate(dev, decoder, std::span<const Tokens>(prompts), options))
+      found.push_back(tokens.size());
+    return found;
+  };
+  CHECK(sizes() == std::vector<std::size_t>{5, 1, 0});
+  options.max_new_tokens = 3;
+  CHECK(sizes() == std::vector<std::size_t>{3, 1, 0});
+  prompts.back().push_back(10);
+  CHECK(message_of<ConfigError>(sizes).starts_with("[rotary] a sequence of 10 tokens; beyond 9 "));
+}
+
 TEST_CASE("generate: what code asks for is checked before anything is computed") {
   Subject s;
   decode::GenerateOptions options;

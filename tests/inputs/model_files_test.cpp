@@ -233,14 +233,33 @@ TEST_CASE("model_files: a sequence longer than the model was made for is warned 
   CHECK(quiet.text ==
         "the longest record has 101 tokens, but the model was made for 100 (max_position_embeddings and its rope "
         "scaling): what it computes past them may be poor\n");
+}
+
+TEST_CASE("model_files: a sequence longer than longrope's original length is refused, one of another scaling is not") {
+  model::Config config;
+  config.max_position_embeddings = 100;
+  const auto said = [&](Index length) {
+    return test::message_of<ConfigError>([&] { expect_supported_length(config, length, "d.jsonl:7:"); });
+  };
+  CHECK(said(1'000'000) == "nothing was thrown");
   config.rope.scaling = nn::RopeConfig::Scaling::longrope;
   config.rope.original_max_position_embeddings = 50;
   config.rope.short_factors = {1};
   config.rope.long_factors = {2};
-  CHECK_NOTHROW(warn_of_length(config, 50, "the longest record has"));
-  CHECK(test::message_of<ConfigError>([&] { warn_of_length(config, 51, "the longest record has"); }) ==
-        "the longest record has 51 tokens, but beyond 50 the model's longrope scaling has other factors, which are not "
-        "supported; allowed: no more");
+  const std::string refused =
+      " 51 tokens, but beyond 50 the model's longrope scaling has other factors, which are not supported; allowed: no "
+      "more";
+  CHECK(said(50) == "nothing was thrown");
+  CHECK(said(51) == "d.jsonl:7:" + refused);
+  const data::Encoder encoder(nullptr, std::nullopt, {});
+  data::Sample sample;
+  sample.kind = data::Sample::Kind::tokens;
+  sample.where = "d.jsonl:8";
+  sample.tokens.assign(50, 3);
+  CHECK(supported_prompt(config, encoder, sample) == sample.tokens);
+  sample.tokens.push_back(3);
+  CHECK(test::message_of<ConfigError>([&] { (void)supported_prompt(config, encoder, sample); }) ==
+        "d.jsonl:8: a prompt of" + refused);
 }
 
 TEST_CASE("model_files: date and thinking are refused with a template that writes the same without, or with none") {

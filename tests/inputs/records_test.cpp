@@ -612,11 +612,23 @@ TEST_CASE("records: a survey goes through more records than are read at once, an
   CHECK(whole.tokens() == 515 * 2 + 515 * 3 + 5 + 6);
   CHECK(whole.labelled() == whole.tokens() - count);
   CHECK(whole.length_at(1) == 9);
+  CHECK(whole.longest_record() == longest);
   const auto part = records.survey(threads, all, 10);  // each 103rd
   CHECK(part.records() == count);
   CHECK_FALSE(part.complete());
   CHECK(part.length_at(0.999) == 3);
   CHECK(part.length_at(1) == 9);
+  CHECK(part.longest_record() == longest);
+  model::Config shape;
+  shape.rope.scaling = nn::RopeConfig::Scaling::longrope;
+  shape.rope.original_max_position_embeddings = 8;
+  shape.rope.short_factors = {1};
+  shape.rope.long_factors = {2};
+  const auto refused = [&](Index cutoff_len) {
+    return test::message_of<ConfigError>([&] { inputs::expect_supported_records(shape, records, part, cutoff_len); });
+  };
+  CHECK(refused(8) == "nothing was thrown");
+  CHECK(refused(20).starts_with("mine:1028: a sequence of 9 tokens, but beyond 8 "));
   const auto some = records.survey(threads, std::vector<Index>{longest, 4}, 1);
   CHECK(some.records() == 2);
   CHECK(some.tokens() == 18);  // twice the first

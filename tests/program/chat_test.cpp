@@ -214,6 +214,21 @@ TEST_CASE("program: chat tells that the context cuts an answer, and that the mod
   CHECK_FALSE(test::holds(s.chat("", {"--max_model_len=512"}).errors, "Warning"));
 }
 
+TEST_CASE("program: chat refuses a max_model_len that is longer than the model computes") {
+  const Subject s;
+  test::write_talking_model(s.temp / "phi3", DType::f32, test::longrope_model(40));
+  const auto chat = [&](const char* length) {
+    return test::run_program(LORA_PROGRAM, {"chat", "--model_name_or_path=" + (s.temp / "phi3").native(),
+                                            "--template=chatml", concat("--max_model_len=", length)});
+  };
+  CHECK(chat("40").status == 0);
+  const auto refused = chat("41");
+  CHECK(refused.status == 2);
+  CHECK(refused.errors ==
+        "error: max_model_len: 41 tokens, but beyond 40 the model's longrope scaling has other factors, which are not "
+        "supported; allowed: no more\n");
+}
+
 TEST_CASE("program: chat refuses what it can't read or write, a line of one byte too many among it") {
   const Subject s;
   const auto refused = [](const test::Outcome& outcome) {

@@ -398,6 +398,39 @@ TEST_CASE("program: eval refuses a file that is given again later, and tells of 
                     "error: " + bare + ":1: nothing to evaluate: none of 2 records has a labelled token\n"));
 }
 
+TEST_CASE("program: eval refuses what is longer than the model computes by file and line, and ends answers there") {
+  const Subject s;
+  const auto length = [](const char* question) {
+    return std::ssize(test::byte_tokens(test::chatml_question(question)));
+  };
+  const Index longest = length("ab") + 4;
+  test::write_talking_model(s.temp / "model", DType::f32, test::longrope_model(longest));
+  const std::string first = s.data("first.jsonl", {pair("a", "b"), pair("ab", "bcd")}),
+                    second = s.data("second.jsonl", {pair("a", "b"), pair("abcd", "b")}),
+                    third = s.data("third.jsonl", {pair("a", "b"), pair("ab", "bcde")}),
+                    fourth = s.data("fourth.jsonl", {pair("a", "b"), pair("abcdefg", "b")});
+  const std::string limit =
+      concat("beyond ", longest, " the model's longrope scaling has other factors, which are not supported");
+  const std::vector<std::string> predict = {"--predict", "--max_new_tokens=5", "--template=chatml",
+                                            concat("--cutoff_len=", longest)};
+  const auto outcome = s.run(first + "," + second, predict);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.errors.ends_with(concat("\nWarning: ", first, ":2: the answer and 1 other end at ", longest,
+                                        " tokens, prompt included: ", limit, "\n")));
+  CHECK(test::json_lines(io::read_file(s.out / "predictions.jsonl")).at(1).at("predict").get<std::string>().size() ==
+        4);
+  std::filesystem::remove_all(s.out);
+  const auto check_refused = [&](const std::string& file, const std::vector<std::string>& more, const char* what) {
+    const auto refused = s.run(first + "," + file, more);
+    CHECK(refused.status == 2);
+    CHECK_FALSE(io::is_there(s.out));
+    CHECK(refused.errors ==
+          concat("error: ", file, ":2: ", what, " of ", longest + 1, " tokens, but ", limit, "; allowed: no more\n"));
+  };
+  check_refused(third, {"--template=chatml"}, "a sequence");
+  check_refused(fourth, predict, "a prompt");
+}
+
 TEST_CASE("program: parts of evaluation_report.md: texts are safe in a cell, numbers have the digits that matter") {
   CHECK(evaluation_report::cell("a|b\\c`d<e*f_g[h") == "a\\|b\\\\c\\`d\\<e\\*f\\_g\\[h");
   CHECK(evaluation_report::cell("plain ]>#-!(x)") == "plain ]>#-!(x)");

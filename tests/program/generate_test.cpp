@@ -309,4 +309,58 @@ TEST_CASE("program: a sequence longer than those that the model was made for is 
   CHECK(warnings(prompt, words) == 0);
 }
 
+TEST_CASE(
+    "program: generate ends answers at the longest sequence that the model computes, and refuses a longer prompt") {
+  const Subject s;
+  const auto length = [](const char* question) {
+    return std::ssize(test::byte_tokens(test::chatml_question(question)));
+  };
+  const Index longest = length("ab") + 4;
+  test::write_talking_model(s.temp / "model", DType::f32, test::longrope_model(longest));
+  test::Listener base(s.temp / "model");
+  const auto warnings = [](const test::Outcome& outcome) {
+    return outcome.errors.substr(std::min(outcome.errors.find("Warning: "), outcome.errors.size()));
+  };
+  const std::string warning = concat(" at ", longest, " tokens, prompt included: beyond ", longest,
+                                     " the model's longrope scaling has other factors, which are not supported\n");
+  for (const bool streams : {false, true}) {
+    std::vector<std::string> words = {"--prompt=ab", "--max_new_tokens=4"};
+    if (streams) words.push_back("--stream");
+    CHECK(warnings(s.generate(words)).empty());
+    words[1] = "--max_new_tokens=5";
+    const auto cut = s.generate(words);
+    CHECK(cut.output == base.answer("ab", 4) + "\n");
+    CHECK(warnings(cut) == "Warning: prompt: the answer ends" + warning);
+  }
+  CHECK(warnings(s.generate({"--prompt=ab", "--max_new_tokens=5", "--stop=" + base.answer("ab", 4)})).empty());
+
+  const io::Path file = s.temp / "three.jsonl";
+  const auto ask = [&](std::vector<std::string> questions) {
+    std::string text;
+    for (const std::string& question : questions)
+      text += io::to_text({{"messages", io::Json::array({{{"role", "user"}, {"content", question}}})}}, -1) + "\n";
+    io::write_file(file, std::string_view(text));
+  };
+  const std::vector<std::string> words = {"--dataset=" + file.native(), "--template=chatml", "--max_new_tokens=4"};
+  ask({"a", "abc", "ab", "abcdef"});
+  const auto several = s.generate(words);
+  const auto lines = test::json_lines(several.output);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0].at("predict") == base.answer("a", 4));
+  CHECK(lines[1].at("predict") == base.answer("abc", 3));
+  CHECK(lines[2].at("predict") == base.answer("ab", 4));
+  CHECK(lines[3].at("predict") == "");
+  CHECK(warnings(several) == concat("Warning: ", file.native(), ":2: the answer and 1 other end", warning));
+
+  ask({"a", "abcdefg"});
+  const auto refused = test::run_program(
+      LORA_PROGRAM,
+      {"generate", "--model_name_or_path=" + (s.temp / "model").native(), words[0], words[1], words[2], "--threads=1"});
+  CHECK(refused.status == 2);
+  CHECK(refused.output.empty());
+  CHECK(refused.errors.ends_with(
+      concat("error: ", file.native(), ":2: a prompt of ", longest + 1, " tokens, but beyond ", longest,
+             " the model's longrope scaling has other factors, which are not supported; ", "allowed: no more\n")));
+}
+
 }  // namespace generate_test

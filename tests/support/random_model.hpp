@@ -27,6 +27,13 @@ struct RandomModel {
   std::uint64_t seed = 1;
 };
 
+/// A phi3 whose longrope computes sequences of up to `longest` tokens.
+inline RandomModel longrope_model(Index longest) {
+  return {.family = "phi3",
+          .more = {{"original_max_position_embeddings", longest},
+                   {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 4}}}}}};
+}
+
 struct RandomTensor {
   std::string name;
   Shape shape;

@@ -20,8 +20,7 @@ namespace lora::test {
 
 /// A tiny model folder whose model answers in small letters and spaces, with the tokenizer of bytes. Its head is wider
 /// than its tokenizer, as published ones are, and likes the ids that are no tokens best.
-inline void write_talking_model(const io::Path& folder, DType dtype = DType::f32) {
-  RandomModel shape;
+inline void write_talking_model(const io::Path& folder, DType dtype = DType::f32, RandomModel shape = {}) {
   shape.vocabulary = 264;
   shape.hidden = 32;
   shape.dtype = dtype;

@@ -36,8 +36,8 @@ struct Examination {
   TempFolder temp = TempFolder::in_memory();
   std::vector<std::string> questions;
 
-  explicit Examination(int count = 20) {  // more than one group
-    write_talking_model(temp / "model");
+  explicit Examination(int count = 20, const RandomModel& model = {}) {  // more than one group
+    write_talking_model(temp / "model", DType::f32, model);
     std::string lines;
     for (int i = 0; i < 6; ++i)
       lines += io::to_text({{"prompt", concat("say ", i)}, {"completion", concat("word ", i * i)}}, -1) + "\n";
@@ -221,7 +221,7 @@ TEST_CASE("answers: a text that ends an answer is not part of it") {
       run::CountProgress progress("answering", "records", 20, 30, false);
       train::answer_all(model->dev, model->decoder, *text.tokenizer, encoder, std::span<const data::Sample>(samples),
                         generate, stops, progress,
-                        [&](const data::Sample&, const std::string& answer) { answers.push_back(answer); });
+                        [&](const data::Sample&, const train::Answer& answer) { answers.push_back(answer.text); });
       return answers;
     };
     const auto whole = answers_with({});
@@ -254,6 +254,66 @@ TEST_CASE("eval_predict: without answers, or a tokenizer, it is refused before a
   config.eval_predict = true;
   CHECK(message_of<ConfigError>([&] { fine_tune(config); }) ==
         "key eval_predict: given true, allowed: false where the model has no tokenizer files");
+}
+
+TEST_CASE("eval_predict: an answer ends at the longest sequence that the model computes, which is told once a run") {
+  // The longest questions, of three digits, are eval.jsonl:16 to 20.
+  const Index longest = std::ssize(byte_tokens(chatml_question("what is 105?"))) + answer_length - 1;
+  const Examination exam(20, longrope_model(longest));
+  std::vector<std::string> logs;
+  for (const int ranks : {1, 2}) {
+    CAPTURE(ranks);
+    Config config = exam.config(concat("by ", ranks));
+    config.step_units = 2;
+    std::string lines;  // of the first rank
+    run_ranks(ranks, [&](ThreadRank& self) {
+      RunOptions options;
+      options.log = [&](log::Level level, std::string_view line) {
+        if (self.rank() == 0 && level == log::Level::warning) lines += concat(line, "\n");
+      };
+      D dev(1);
+      train::TrainingRun<D, float> run(dev, config, inputs::open_source(config), options, &self);
+      run.run();
+    });
+    CHECK(lines == concat((exam.temp / "eval.jsonl").native(), ":16: the answer and 4 others end at ", longest,
+                          " tokens, prompt included: beyond ", longest,
+                          " the model's longrope scaling has other factors, which are not supported\n"));
+    logs.push_back(numbers_of(config.output_dir));
+    CHECK(holds(logs.back(), "eval_samples"));
+  }
+  CHECK(logs[0] == logs[1]);
+}
+
+TEST_CASE("eval_predict: a record or a prompt that is longer than the model computes is refused before any work") {
+  const Quiet quiet;
+  const Index longest =
+      std::ssize(byte_tokens(chatml_question("what is 14?"))) + std::ssize(std::string("nothing")) + 1;
+  Examination exam(3, longrope_model(longest));
+  Config config = exam.config("run");
+  config.eval_predict = false;
+  const auto said = [&] {
+    const std::string message = message_of<ConfigError>([&] { fine_tune(config); });
+    CHECK(io::is_there(config.output_dir) == (message == "nothing was thrown"));
+    std::filesystem::remove_all(config.output_dir);
+    return message;
+  };
+  const auto refused = [&](const char* file, const char* what, Index length) {
+    return concat((exam.temp / file).native(), what, " of ", length, " tokens, but beyond ", longest,
+                  " the model's longrope scaling has other factors, which are not supported; allowed: no more");
+  };
+  CHECK(said() == "nothing was thrown");
+  exam.write_answers({"nothing", "nothing", "nothings"});
+  CHECK(said() == refused("eval.jsonl", ":3: a sequence", longest + 1));
+  config.cutoff_len = longest;  // in two windows
+  CHECK(said() == "nothing was thrown");
+  exam.questions[1] = std::string(static_cast<std::size_t>(longest), 'q');
+  exam.write_answers({"nothing", "nothing", "nothing"});
+  CHECK(said() == "nothing was thrown");
+  config.eval_predict = true;
+  CHECK(said() == refused("eval.jsonl", ":2: a prompt", std::ssize(byte_tokens(chatml_question(exam.questions[1])))));
+  config = exam.config("run");
+  std::swap(config.dataset, config.eval_dataset);
+  CHECK(said().starts_with((exam.temp / "eval.jsonl").native() + ":2: a sequence of "));
 }
 
 TEST_CASE("eval_predict: ranks share the questions out, and have the answers and scores of one process") {

@@ -111,7 +111,7 @@ class EncodeSummary {
   /// Counts a record that was not encoded.
   void pass_over(bool unanswered = false);
   /// Adds the length of a record that is known to exist.
-  void reaches(Index length) { longest_ = std::max(longest_, length); }
+  void reaches(Index length, Index record);
 
   Index records() const { return records_; }
   /// Sets the number of records, if long texts are counted by their blocks.
@@ -127,6 +127,8 @@ class EncodeSummary {
 
   /// A quantile of the lengths of the encoded records; share 1 is the longest known length.
   Index length_at(double share) const;
+  /// A record of the longest known length.
+  Index longest_record() const { return longest_record_; }
 
   std::string text() const;
 
@@ -136,6 +138,7 @@ class EncodeSummary {
 
   std::vector<Index> lengths_;
   Index longest_ = 0;
+  Index longest_record_ = 0;
   Index records_ = 0;
   Index cut_from_ = 0;
   Index tokens_ = 0;

@@ -259,7 +259,7 @@ LORA_INLINE void Encoder::check_id(std::int32_t id, const Sample& sample) const 
 LORA_INLINE void EncodeSummary::add(const Example& example) {
   ++records_;
   lengths_.push_back(static_cast<Index>(example.tokens.size()));
-  reaches(lengths_.back());
+  reaches(lengths_.back(), example.record);
   tokens_ += lengths_.back();
   labelled_ += example.labelled();
   truncated_ += example.truncated;
@@ -271,6 +271,12 @@ LORA_INLINE void EncodeSummary::add(const Example& example) {
 LORA_INLINE void EncodeSummary::pass_over(bool unanswered) {
   ++records_;
   unanswered_ += unanswered;
+}
+
+LORA_INLINE void EncodeSummary::reaches(Index length, Index record) {
+  if (length <= longest_) return;
+  longest_ = length;
+  longest_record_ = record;
 }
 
 LORA_INLINE Index EncodeSummary::length_at(double share) const {

@@ -61,6 +61,7 @@ class Generation {
         answers_(static_cast<std::size_t>(options.num_return_sequences)),
         slots_(std::min(slots, prompts.size() * answers_)),
         room_(room()),
+        longest_(nn::longest_rotation(model.config().rope)),
         choices_(static_cast<std::size_t>(options.vocabulary > 0
                                               ? std::min(model.config().vocab_size, options.vocabulary)
                                               : model.config().vocab_size)),
@@ -169,7 +170,8 @@ class Generation {
     const auto token =
         sample(std::span<const Accum<T>>(logits), options_.sampling, stream_of(prompt, i % answers_), length);
     std::vector<std::int32_t>& result = results_[i];
-    if (std::find(options_.stop_ids.begin(), options_.stop_ids.end(), token) == options_.stop_ids.end()) {
+    const auto& stops = options_.stop_ids;
+    if (length < longest_ && std::find(stops.begin(), stops.end(), token) == stops.end()) {
       result.push_back(token);
       const bool wanted = !on_token_ || on_token_(i, token);
       if (wanted && std::ssize(result) < options_.max_new_tokens) return append(sequence, std::span(&token, 1));
@@ -186,6 +188,7 @@ class Generation {
   std::size_t answers_;  // to each prompt
   std::size_t slots_;
   Index room_;
+  Index longest_;        // tokens that a sequence may have
   std::size_t choices_;  // ids that may be chosen
   Session<D, T> session_;
   std::map<Sequence, Active> active_{};
@@ -196,11 +199,11 @@ class Generation {
 
 }  // namespace detail
 
-/// Continues each prompt until a stop id, `on_token` returns false or max_new_tokens, up to `batch` sequences at a
-/// time. The results of a prompt are num_return_sequences in a row. Where it was stopped, they are what there was by
-/// then. Throws   FormatError naming a prompt's id that is not in the model's vocabulary; ConfigError for an empty
-/// prompt or
-///          batch, no sequences, or more rows than a cache holds
+/// Continues each prompt until a stop id, `on_token` returns false, max_new_tokens or the longest sequence that the
+/// model computes (nn::longest_rotation), up to `batch` sequences at a time. The results of a prompt are
+/// num_return_sequences in a row. Where it was stopped, they are what there was by then.
+/// Throws   FormatError naming a prompt's id that is not in the model's vocabulary; ConfigError for an empty prompt or
+///          batch, a prompt that is longer than the model computes, no sequences, or more rows than a cache holds
 template <AnyDevice D, class T>
 std::vector<std::vector<std::int32_t>> generate(D& dev, model::Decoder<D, T>& model,
                                                 std::span<const std::vector<std::int32_t>> prompts,

@@ -49,6 +49,18 @@ model::Source initial_source(const settings::Config& config);
 /// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter
 model::Source open_source(const settings::Config& config);
 
+/// Why a model with longrope computes no sequence of more tokens than nn::longest_rotation.
+std::string text_of_longest(const model::Config& config);
+
+/// `what` begins the sentence: "d.jsonl:7:".
+/// Throws   ConfigError for a sequence longer than those that the model's rope scaling can compute
+void expect_supported_length(const model::Config& config, Index length, std::string_view what);
+
+/// The tokens of a record's prompt.
+/// Throws   ConfigError naming the record, as expect_supported_length; FormatError
+std::vector<std::int32_t> supported_prompt(const model::Config& config, const data::Encoder& encoder,
+                                           const data::Sample& sample);
+
 /// Warns about a sequence longer than the model's context.
 void warn_of_length(const model::Config& config, Index length, std::string_view what);
 

@@ -135,10 +135,24 @@ LORA_INLINE model::Source open_source(const settings::Config& config) {
   return source;
 }
 
+LORA_INLINE std::string text_of_longest(const model::Config& config) {
+  return concat("beyond ", nn::longest_rotation(config.rope),
+                " the model's longrope scaling has other factors, which are not supported");
+}
+
+LORA_INLINE void expect_supported_length(const model::Config& config, Index length, std::string_view what) {
+  if (length > nn::longest_rotation(config.rope))
+    fail<ConfigError>(what, " ", length, " tokens, but ", text_of_longest(config), "; allowed: no more");
+}
+
+LORA_INLINE std::vector<std::int32_t> supported_prompt(const model::Config& config, const data::Encoder& encoder,
+                                                       const data::Sample& sample) {
+  auto ids = encoder.prompt(sample);
+  expect_supported_length(config, std::ssize(ids), sample.where + ": a prompt of");
+  return ids;
+}
+
 LORA_INLINE void warn_of_length(const model::Config& config, Index length, std::string_view what) {
-  if (const Index limit = nn::longest_rotation(config.rope); length > limit)
-    fail<ConfigError>(what, " ", length, " tokens, but beyond ", limit,
-                      " the model's longrope scaling has other factors, ", "which are not supported; allowed: no more");
   const Index longest = model::longest_sequence(config);
   if (longest == 0 || length <= longest) return;
   log::warn(what, " ", length, " tokens, but the model was made for ", longest,

@@ -122,6 +122,12 @@ class Records {
   data::CutTexts cut_;
 };
 
+/// Throws   ConfigError naming the longest record that was found, of which a sequence has `cutoff_len` tokens at most,
+/// if
+///          the model can't compute it
+void expect_supported_records(const model::Config& shape, const Records& records, const data::EncodeSummary& found,
+                              Index cutoff_len);
+
 /// The tokenizer and template that records need; token records need neither.
 struct TextFiles {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer{};

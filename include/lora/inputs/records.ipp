@@ -150,7 +150,7 @@ LORA_INLINE data::EncodeSummary Records::survey(const cpu::Threads& threads, con
         summary.add(examples[i]);
       } else if (is_block(sequence(begin + i))) {
         summary.pass_over();
-        summary.reaches(std::ssize(examples[i].tokens));
+        summary.reaches(std::ssize(examples[i].tokens), examples[i].record);
       } else {
         summary.pass_over(unanswered[i] != 0);
         longest.emplace_back(sizes[i], sequence(begin + i));
@@ -159,7 +159,10 @@ LORA_INLINE data::EncodeSummary Records::survey(const cpu::Threads& threads, con
     std::sort(longest.begin(), longest.end(), std::greater<>());
     if (longest.size() > looked_at) longest.resize(looked_at);
   }
-  for (const auto& [size, record] : longest) summary.reaches(static_cast<Index>((*this)[record].tokens.size()));
+  for (const auto& [size, passed_over] : longest) {
+    const data::Example example = (*this)[passed_over];
+    summary.reaches(std::ssize(example.tokens), example.record);
+  }
   // Labels so rare that no encoded record has one.
   if (summary.labelled() == 0 && !summary.complete()) return survey(threads, sequences, all);
   if (!cut_.empty()) summary.cut_from(records_of(sequences));
@@ -168,6 +171,12 @@ LORA_INLINE data::EncodeSummary Records::survey(const cpu::Threads& threads, con
     log::warn(dataset_.name(), ": ", summary.unanswered(), " of ", summary.records(),
               " records have an empty answer and are left out");
   return summary;
+}
+
+LORA_INLINE void expect_supported_records(const model::Config& shape, const Records& records,
+                                          const data::EncodeSummary& found, Index cutoff_len) {
+  expect_supported_length(shape, std::min(found.length_at(1), cutoff_len),
+                          records.where(found.longest_record()) + ": a sequence of");
 }
 
 LORA_INLINE std::vector<data::Example> Records::learnt(std::span<const Index> sequences, Index cutoff_len,

@@ -207,7 +207,7 @@ class Loop {
 
   /// If it is interrupted, the resumed run evaluates again.
   bool evaluate() {
-    auto evaluation = measure(dev_, learner_.decoder(), run_, state_.step, comm_);
+    auto evaluation = measure(dev_, learner_.decoder(), run_, state_.step, comm_, cut_answers_);
     state_.evaluation_due = agree({.interrupted = !evaluation}).interrupted;
     if (state_.evaluation_due) return false;
     tell_(run::EvaluationEvent{*evaluation});
@@ -271,6 +271,7 @@ class Loop {
   std::function<void(const run::Event&)> tell_;
   Upcoming upcoming_;
   std::optional<run::StepMetrics> unlogged_;  // of the last step, while it has no line in the log
+  CutAnswers cut_answers_;
   run::Throughput speed_;
   Clock::time_point begin_{};  // of the run, were it not resumed
   bool finishes_ = false;      // a callback of this rank has ended the run

@@ -65,6 +65,18 @@ LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::
   return config;
 }
 
+/// Throws   ConfigError naming a record to train or evaluate on, or a prompt to answer, that is longer than the model
+///          computes
+LORA_INLINE void expect_supported_lengths(const Prepared& run) {
+  const model::Config& shape = run.blueprint.config;
+  const Index cutoff = settings::longest_cutoff(run.config);
+  inputs::expect_supported_records(shape, run.data.train(), run.survey.train, cutoff);
+  if (run.data.evaluates()) inputs::expect_supported_records(shape, run.data.eval(), run.survey.eval, cutoff);
+  if (!run.config.eval_predict) return;
+  for (const data::Sample& sample : run.data.answered())
+    (void)inputs::supported_prompt(shape, run.data.eval().encoder(), sample);
+}
+
 LORA_INLINE Prepared::Prepared(const cpu::Threads& threads, settings::Config config_, model::Source source_,
                                RunOptions options_)
     : config(std::move(config_)),
@@ -84,6 +96,7 @@ LORA_INLINE Prepared::Prepared(const cpu::Threads& threads, settings::Config con
   if (config.dataset.size() > 1 || settings::have_names(config.dataset)) file_names = data::names_of(config.dataset);
   expect_whole_blocks(config, plan, data.train());
   survey = data.survey(threads, config);
+  expect_supported_lengths(*this);
   plan.fit_to(data.train());
   if (plan.total() < 1)
     fail<ConfigError>("key num_train_epochs: given ", config.num_train_epochs, ", which is not even one step");
