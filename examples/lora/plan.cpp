@@ -10,6 +10,7 @@
 #include "lora/cpu/machine.hpp"
 #include "lora/forecast/report.hpp"
 #include "lora/inputs/device.hpp"
+#include "lora/inputs/model_files.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/io/json.hpp"
 #include "lora/run/environment.hpp"
@@ -91,6 +92,11 @@ int run_plan(Request& request) {
     train::settle_prefixes(config, heads, kernel::takes_trees<ascend::Device, float>(heads));
   }
 #endif
+  // Of records Prepared knows how long they are.
+  if (const Index longest = settings::longest_cutoff(config); config.dataset.empty()) {
+    inputs::expect_supported_length(model.source.config(), longest, "key cutoff_len: given");
+    inputs::warn_of_length(model.source.config(), longest, "key cutoff_len: given");
+  }
   const DType stored = model.stored_dtype();
   std::optional<train::Prepared> run;
   if (!config.dataset.empty()) run.emplace(dev, config, std::move(model.source), RunOptions{});

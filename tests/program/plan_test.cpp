@@ -389,6 +389,26 @@ TEST_CASE("plan: the type that is computed in is that of the weights, or the key
   }
 }
 
+TEST_CASE("plan: sequences that the model can't compute are refused, and those it was not made for are told") {
+  const test::TempFolder temp;
+  const auto planned = [&](const io::Json& more, const char* cutoff) {
+    const test::RandomModel shape{.family = "phi3", .more = more};
+    std::filesystem::remove_all(temp / "model");
+    test::write_random_model(temp / "model", shape);
+    return plan({"--model_name_or_path=" + (temp / "model").native(), "--device_type=ascend910b3", cutoff});
+  };
+  io::Json more = {{"max_position_embeddings", 64}};
+  CHECK(planned(more, "--cutoff_len=64").errors.empty());
+  CHECK(test::holds(planned(more, "--cutoff_len=65").errors,
+                    "Warning: key cutoff_len: given 65 tokens, but the model was made for 64"));
+  more["original_max_position_embeddings"] = 32;
+  more["rope_scaling"] = {{"type", "longrope"}, {"short_factor", {1, 1.5}}, {"long_factor", {2, 4}}};
+  CHECK(planned(more, "--cutoff_len=32").status == 0);
+  const auto refused = planned(more, "--cutoff_len=33");
+  CHECK(refused.status == 2);
+  CHECK(test::holds(refused.errors, "key cutoff_len: given 33 tokens, but beyond 32 the model's longrope scaling"));
+}
+
 TEST_CASE("plan: what trains is told in millions or billions, in full or as an adapter") {
   const auto model = [](const Words& more) {
     return json_of(with({"--model_preset=qwen2.5-7b", "--device_type=ascend910b3", "--device_memory_gib=9999"}, more))
