@@ -138,6 +138,7 @@ void check(D& dev, const settings::Config& config, const std::vector<EvaluatedSe
   if (!text.tokenizer)
     fail<ConfigError>("key predict: given true, allowed: false where the model has no tokenizer files");
   if (!answers) fail<FormatError>(sets[0].records.where(0), ": predict needs records with an answer; there is none");
+  if (!inputs::limits_length(model)) return;
   for (const EvaluatedSet& set : sets)
     for (Index i = 0; i < set.records.size(); ++i)
       (void)inputs::supported_prompt(model, set.records.encoder(), set.records.dataset()[i]);

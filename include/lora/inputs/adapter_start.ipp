@@ -15,7 +15,8 @@ LORA_INLINE std::vector<std::string> whole_modules_of(const std::vector<std::str
   if (tied || has("embed_tokens")) modules.emplace_back("embed_tokens");
   if (tied || has("lm_head")) modules.emplace_back("lm_head");
   if (has("norms"))
-    for (std::string& name : model::norm_names_of(shape)) modules.push_back(std::move(name));
+    for (const model::NormModule& norm : model::norm_modules)
+      if (norm.exists == nullptr || shape.*norm.exists) modules.emplace_back(norm.name);
   return modules;
 }
 

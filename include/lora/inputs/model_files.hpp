@@ -49,6 +49,11 @@ model::Source initial_source(const settings::Config& config);
 /// Throws   ConfigError for a layer that doesn't exist, or a key that contradicts the adapter
 model::Source open_source(const settings::Config& config);
 
+/// Whether the model computes no sequence longer than nn::longest_rotation, of longrope.
+inline bool limits_length(const model::Config& config) {
+  return config.rope.scaling == nn::RopeConfig::Scaling::longrope;
+}
+
 /// Why a model with longrope computes no sequence of more tokens than nn::longest_rotation.
 std::string text_of_longest(const model::Config& config);
 

@@ -122,9 +122,8 @@ class Records {
   data::CutTexts cut_;
 };
 
-/// Throws   ConfigError naming the longest record that was found, of which a sequence has `cutoff_len` tokens at most,
-/// if
-///          the model can't compute it
+/// Throws   ConfigError naming the longest record that was found, where the model can't compute a sequence of it, which
+///          has `cutoff_len` tokens at most
 void expect_supported_records(const model::Config& shape, const Records& records, const data::EncodeSummary& found,
                               Index cutoff_len);
 

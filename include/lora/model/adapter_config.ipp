@@ -50,7 +50,8 @@ namespace lora::model::detail {
 /// Whether modules_to_save may name a module, alone or after a path.
 LORA_INLINE bool may_train_whole(std::string_view name) {
   return name == "embed_tokens" || name == "lm_head" ||
-         std::find(norm_names.begin(), norm_names.end(), name) != norm_names.end();
+         std::any_of(norm_modules.begin(), norm_modules.end(),
+                     [&](const NormModule& norm) { return norm.name == name; });
 }
 
 /// Refuses what would compute something else: every field of adapter_config.json that is not known to be read or to say

@@ -107,26 +107,19 @@ inline std::string_view mlp_norm(const Config& config) {
   return config.post_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
 }
 
-/// The norms that any model may have.
-inline constexpr std::array<std::string_view, 7> norm_names = {"input_layernorm",
-                                                               "post_attention_layernorm",
-                                                               "norm",
-                                                               "pre_feedforward_layernorm",
-                                                               "post_feedforward_layernorm",
-                                                               "q_norm",
-                                                               "k_norm"};
+/// A norm of a model, by the last part of its name, and what says that a model has it; null: each has.
+struct NormModule {
+  std::string_view name;
+  bool Config::*exists = nullptr;
+};
 
-/// Those of a model.
-inline std::vector<std::string> norm_names_of(const Config& config) {
-  std::vector<std::string> names;
-  for (const std::string_view name : norm_names) {
-    const bool is_there = name.find("feedforward") != name.npos  ? config.post_norms
-                          : name == "q_norm" || name == "k_norm" ? config.qk_norm
-                                                                 : true;
-    if (is_there) names.emplace_back(name);
-  }
-  return names;
-}
+inline constexpr std::array<NormModule, 7> norm_modules = {{{"input_layernorm"},
+                                                            {"post_attention_layernorm"},
+                                                            {"norm"},
+                                                            {"pre_feedforward_layernorm", &Config::post_norms},
+                                                            {"post_feedforward_layernorm", &Config::post_norms},
+                                                            {"q_norm", &Config::qk_norm},
+                                                            {"k_norm", &Config::qk_norm}}};
 
 /// Where the modules of a group stand in the model, with a dot behind: "model.layers.3.self_attn.".
 inline std::string group_path(Index layer, const ProjectionGroup& group) {

@@ -69,6 +69,7 @@ LORA_INLINE const settings::Config& settle_ranks(settings::Config& config, run::
 ///          computes
 LORA_INLINE void expect_supported_lengths(const Prepared& run) {
   const model::Config& shape = run.blueprint.config;
+  if (!inputs::limits_length(shape)) return;  // else each prompt would be encoded once more
   const Index cutoff = settings::longest_cutoff(run.config);
   inputs::expect_supported_records(shape, run.data.train(), run.survey.train, cutoff);
   if (run.data.evaluates()) inputs::expect_supported_records(shape, run.data.eval(), run.survey.eval, cutoff);
