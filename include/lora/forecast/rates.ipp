@@ -14,10 +14,10 @@ LORA_INLINE Rates rates_of(const Limits& limits, Precision precision) {
   const bool narrow = precision != Precision::float32;
   const double f32 = 1e9 * limits.f32_gflops, own = narrow ? 1e9 * std::max(limits.bf16_gflops, 0.0) : f32;
   const double bytes = 1e9 * limits.gb_per_second;
-  // bfloat16's products are so fast that their shapes count for more; attention adds up in float32 in any case; numbers
-  // of two bytes are converted on their way.
-  return {.products = (narrow ? 0.8 : 0.93) * own,
-          .attention = 0.48 * f32,
+  // bfloat16's products are so fast that their shapes count for more, those of attention too (float16 is widened
+  // there); numbers of two bytes are converted on their way.
+  return {.products = (narrow ? 0.88 : 0.93) * own,
+          .attention = 0.48 * (precision == Precision::bfloat16 ? own : f32),
           .moved = (narrow ? 0.55 : 0.95) * bytes,
           .thin = (narrow ? 0.5 : 0.8) * bytes,
           .decoded = 0.1 * bytes,
