@@ -368,6 +368,15 @@ def newest(patches, count):
     return list(chosen.values())[:count]
 
 
+def without_library(patches, build):
+    """Those of headers that the build folder compiles nothing of, for want of a library."""
+    commands = build / "compile_commands.json"
+    flags = commands.read_text() if commands.exists() else ""
+    wanted = {"include/lora/io/parquet.": "LORA_WITH_PARQUET"}
+    return [patch for patch in patches for place, flag in wanted.items()
+            if flag not in flags and any(header.startswith(place) for header in patch.headers)]
+
+
 def check_all(patches):
     stale = [(patch.name, why) for patch in patches if (why := patch.check())]
     for name, why in stale:
@@ -426,6 +435,11 @@ def main():
     if options.sample:
         patches = patches[:: max(1, len(patches) // options.sample)][: options.sample]
 
+    if not options.check:
+        lacking = without_library(patches, options.build)
+        if lacking:
+            print(f"{len(lacking)} patches are left out, since the build lacks a library that their headers need")
+            patches = [patch for patch in patches if patch not in lacking]
     if options.newest:
         patches = newest(patches, options.newest)
 
