@@ -195,6 +195,15 @@ TEST_CASE("tokenizer_classes: what of a document does not count is told, one par
         "t.json: its pre_tokenizer and normalizer do" + end);
   CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"ignore_merges": true}})", TokenizerClass::gpt2) ==
         "t.json: its model's ignore_merges does" + end);
+  CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"byte_fallback": true}})", TokenizerClass::gpt2) ==
+        "t.json: its model's byte_fallback does" + end);
+  CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"byte_fallback": false}})", TokenizerClass::gpt2)
+            .empty());
+  for (const bool has_bytes : {false, true}) {
+    const std::string document = concat(R"({"model": {"byte_fallback": )", has_bytes ? "true" : "false", "}}");
+    const auto said = told(document.c_str(), TokenizerClass::llama);
+    CHECK((said.find("byte_fallback") == said.npos) == has_bytes);
+  }
   CHECK(told(R"({"pre_tokenizer": {"type": "ByteLevel"}, "model": {"ignore_merges": false}})", TokenizerClass::gpt2)
             .empty());
   for (const char* const model : {R"({"ignore_merges": 1})", "5", "null"})

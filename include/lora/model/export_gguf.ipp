@@ -99,10 +99,11 @@ void check_gemma(const Config& config, const ModelType& type, Index window, cons
     refuse("other layers have a sliding window", concat("all but each of ", type.window_interval));
   if (const double scalar = gguf_query_scalar(config); config.query_scalar != scalar)
     refuse(concat("query_pre_attn_scalar is ", config.query_scalar), concat(scalar));
-  for (const auto& [name, cap] : {std::pair("attn_logit_softcapping", config.attention_cap),
-                                  std::pair("final_logit_softcapping", config.logit_cap)})
-    if ((cap > 0) != (type.logit_cap > 0))
-      refuse(concat(name, cap > 0 ? " is there" : " is not there"), type.logit_cap > 0 ? "one" : "none");
+  for (const auto& [name, cap, expected] :
+       {std::tuple("attn_logit_softcapping", config.attention_cap, type.attention_cap),
+        std::tuple("final_logit_softcapping", config.logit_cap, type.logit_cap)})
+    if ((cap > 0) != (expected > 0))
+      refuse(concat(name, cap > 0 ? " is there" : " is not there"), expected > 0 ? "one" : "none");
   if (type.logit_cap > 0 && !config.tie_word_embeddings) refuse("the head is not the embedding's", "it to be");
 }
 
