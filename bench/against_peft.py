@@ -16,12 +16,12 @@ float32, and for bfloat16 under torch.autocast. SmolLM2's rows train on --gsm8k 
 Per row: tokens per second of both from the third step on, their ratio, the worst relative difference of a step's loss
 (it must stay below 1e-4 in float32 and 1 % in bfloat16; otherwise the exit code is 1), peak memory (VmHWM, mapped
 weights included) and the share of the matrix-product limit that was measured just before and after. The share counts
-every FLOP that must be done: 4 per frozen weight and token and 6 per one that trains, the head on labelled rows,
-attention over visible pairs, adapters, behind the last layer's attention labelled rows alone, and with gradient
+every FLOP that must be done: 4 per frozen weight and token and 6 per one that trains, the head on labeled rows,
+attention over visible pairs, adapters, behind the last layer's attention labeled rows alone, and with gradient
 checkpointing the forward products done again.
 
 Rows with shared in their names train on records that begin alike: 1,200 tokens that all of a batch have (a list of tools,
-a document), then some of their own, of which the last half is learnt; or on GSM8K, whose records begin with the model's
+a document), then some of their own, of which the last half is learned; or on GSM8K, whose records begin with the model's
 system prompt. Our side runs twice, with share_prefixes false and true, and a second table has both, beside the bound: how
 many times fewer rows are computed. In the first table, share_prefixes is false.
 
@@ -282,16 +282,16 @@ def work_of(shape, row, examples):
     """FLOPs that a step over these examples can't do without."""
     dims, layers = projections(shape), shape["num_hidden_layers"]
     tokens = sum(len(e["input_ids"]) for e in examples)
-    labelled = sum(1 for e in examples for label in e["labels"][1:] if label != -100)
+    labeled = sum(1 for e in examples for label in e["labels"][1:] if label != -100)
     pairs = sum(len(e["input_ids"]) * (len(e["input_ids"]) + 1) // 2 for e in examples)
     products = 0
     for name, (out, inner) in dims.items():
         again = 1 if row.get("recompute") and name != "down_proj" else 0  # whose output is not needed again
         frozen = (4 + 2 * again + (0 if row["rank"] else 2)) * out * inner
         low_rank = (6 + 2 * again) * row["rank"] * (out + inner)
-        in_last = labelled if name in PROJECTIONS[3:] else tokens  # behind attention no other row leads to a label
+        in_last = labeled if name in PROJECTIONS[3:] else tokens  # behind attention no other row leads to a label
         products += ((layers - 1) * tokens + in_last) * (frozen + low_rank)
-    return (products + (4 if row["rank"] else 6) * shape["vocab_size"] * shape["hidden_size"] * labelled
+    return (products + (4 if row["rank"] else 6) * shape["vocab_size"] * shape["hidden_size"] * labeled
             + 14 * dims["q_proj"][0] * layers * pairs)
 
 
@@ -375,7 +375,7 @@ def other_train(setup):
     for step in range(setup["steps"]):
         part = examples[step * setup["batch"]:(step + 1) * setup["batch"]]
         begin, sum_of_losses = time.perf_counter(), 0.0
-        labelled = sum(1 for e in part for label in e["labels"][1:] if label != -100)
+        labeled = sum(1 for e in part for label in e["labels"][1:] if label != -100)
         for some in (part[i:i + setup["at_once"]] for i in range(0, len(part), setup["at_once"])):
             longest = max(len(e["input_ids"]) for e in some)
             pad = lambda key, value: torch.tensor([e[key] + [value] * (longest - len(e[key])) for e in some])
@@ -384,7 +384,7 @@ def other_train(setup):
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=full and dtype == torch.bfloat16):
                 logits = model(input_ids=ids, attention_mask=mask).logits
             logits = logits[:, :-1].float()
-            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / labelled
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum") / labeled
             del logits
             loss.backward()
             sum_of_losses += loss.item()
@@ -404,7 +404,7 @@ def measure_limits(args):
 
 
 def describe(row, args):
-    data = f"{row['batch']}×{row['length']}, all rows labelled"
+    data = f"{row['batch']}×{row['length']}, all rows labeled"
     if "common" in row:
         data = f"{row['common']} tokens in common and {row['own'][0]} to {row['own'][1]} more, batch {row['batch']}"
     elif not row["length"]:
@@ -526,7 +526,7 @@ def main():
     parser.add_argument("--smollm2", help="a model folder with tokenizer; default: random weights of that shape")
     parser.add_argument("--gsm8k", help="GSM8K's train.jsonl; needs --smollm2")
     parser.add_argument("--tokens", help="token records for SmolLM2's rows")
-    parser.add_argument("--work", help="where models and runs lie, kept afterwards; default: a temporary folder")
+    parser.add_argument("--work", help="where models and runs lie, kept afterward; default: a temporary folder")
     parser.add_argument("--out", default=".")
     args = parser.parse_args()
     if args.other:

@@ -1,4 +1,4 @@
-// The head with its cross entropy on labelled rows: loss alone (evaluation) and loss with dx (training), the weight
+// The head with its cross entropy on labeled rows: loss alone (evaluation) and loss with dx (training), the weight
 // stored as computed, and stored in bf16 but computed in f32. FLOPs: 2 V E per row for each of the two products.
 
 #include <memory>

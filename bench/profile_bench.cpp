@@ -2,7 +2,7 @@
 // Times are of a whole step of 30 × 60 spans; ns_per_span is what one takes.
 
 #include "lora/cpu/device.hpp"
-#include "lora/tensor/span.hpp"
+#include "lora/tensor/profile_scope.hpp"
 #include "report.hpp"
 
 namespace {
@@ -15,12 +15,12 @@ constexpr Index layers = 30, kernels = 60;
 constexpr const char* names[] = {"rms_norm", "convert", "gemm", "rope", "attention", "gated_unit", "gemm", "convert"};
 
 void one_step(cpu::Device& dev) {
-  const Span step(dev, Profile::Kind::step, "step");
-  const Span phase(dev, Profile::Kind::phase, "forward");
+  const ProfileScope step(dev, Profile::Kind::step, "step");
+  const ProfileScope phase(dev, Profile::Kind::phase, "forward");
   for (Index i = 0; i < layers; ++i) {
-    const Span layer(dev, Profile::Kind::layer, "layer", i);
+    const ProfileScope layer(dev, Profile::Kind::layer, "layer", i);
     for (Index k = 0; k < kernels; ++k) {
-      const Span kernel(dev, "family", names[static_cast<std::size_t>(k) % std::size(names)], 1, 1);
+      const ProfileScope kernel(dev, "family", names[static_cast<std::size_t>(k) % std::size(names)], 1, 1);
       benchmark::ClobberMemory();
     }
   }

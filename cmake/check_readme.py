@@ -114,13 +114,13 @@ def wrong_names(root):
 
 
 def wrong_messages(root):
-    """Of each message the texts between what differs; sources have them in one literal or in neighbours."""
+    """Of each message the texts between what differs; sources have them in one literal or in neighbors."""
     page = root / "docs" / "troubleshooting.md"
     if not page.exists():
         return
     literals = []
     for _, text in sources(root, ("include", "examples"), {".hpp", ".ipp", ".cpp"}):
-        text = re.sub(r"(?<!\\)\"\s*,?\s*\"", "", text)  # neighbours, and neighbouring arguments
+        text = re.sub(r"(?<!\\)\"\s*,?\s*\"", "", text)  # neighbors, and neighboring arguments
         literals += [literal.replace('\\"', '"') for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', text)]
     known = "\n".join(literals)
     for entry in re.split(r"^- ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:

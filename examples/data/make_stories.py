@@ -5,7 +5,7 @@
   examples/data/make_stories.py --tokenizer      needs: pip install tokenizers
 
 Everybody in a story keeps name, kind, home and possessions to its end, so that a model that reads well can tell what
-comes next. --tokenizer writes stories_model/tokenizer.json beside itself: byte-level BPE of some 600 tokens, learnt on
+comes next. --tokenizer writes stories_model/tokenizer.json beside itself: byte-level BPE of some 600 tokens, learned on
 other stories than seed 1's.
 """
 import argparse

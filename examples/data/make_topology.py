@@ -43,14 +43,14 @@ def listed(items):
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
 
 
-def neighbours(edges, node):
+def neighbors(edges, node):
     return [b if a == node else a for a, b in edges if node in (a, b)]
 
 
 def reachable(edges, start):
     found, todo = {start}, [start]
     while todo:
-        for other in neighbours(edges, todo.pop()):
+        for other in neighbors(edges, todo.pop()):
             if other not in found:
                 found.add(other)
                 todo.append(other)
@@ -65,7 +65,7 @@ def shortest_path(edges, start, end):
         if ends:
             assert len(ends) == 1, "the shortest path is not unique"
             return ends[0]
-        paths = [p + [n] for p in paths for n in neighbours(edges, p[-1]) if n not in p]
+        paths = [p + [n] for p in paths for n in neighbors(edges, p[-1]) if n not in p]
 
 
 # explain --------------------------------------------------------------------------------------------------------------

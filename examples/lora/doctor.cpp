@@ -77,7 +77,7 @@ class ReportFile {
     if (special_) return;
     if (there && !is_report())
       fail<ConfigError>("key output_file: given ", path_.native(),
-                        ", which no doctor wrote; allowed: another file, or this name without it");
+                        ", which no doctor wrote; hint: give another file, or move that away");
     io::clear_killed(path_);
   }
 

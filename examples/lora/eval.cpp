@@ -127,9 +127,9 @@ void check(D& dev, const settings::Config& config, const std::vector<EvaluatedSe
     const data::EncodeSummary found = set.records.survey(*inputs::HostThreads(dev, config), all);
     inputs::expect_supported_records(model, set.records, found, config.cutoff_len);
     inputs::warn_of_length(model, std::min(found.length_at(1), config.cutoff_len), "the longest window has");
-    if (found.labelled() == 0)
+    if (found.labeled() == 0)
       fail<FormatError>(set.records.where(0), ": nothing to evaluate: none of ", set.records.size(),
-                        " records has a labelled token");
+                        " records has a labeled token");
     answers = answers || (config.predict && std::any_of(all.begin(), all.end(), [&](Index i) {
                             return !set.records.dataset()[i].answer().empty();
                           }));
@@ -194,7 +194,7 @@ void expect_own_files(const Request& request, const io::Path& model) {
     expect_no_input("output_dir", path, request, model);
     if (!io::is_file(path) || !is_evaluation(output))
       fail<ConfigError>("key output_dir: given ", output.native(), ", where ", path.native(),
-                        " is in the way, which no evaluation wrote; allowed: another folder, or this one without it");
+                        " is in the way, which no evaluation wrote; hint: give another folder, or move that away");
   }
 }
 

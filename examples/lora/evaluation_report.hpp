@@ -55,7 +55,7 @@ inline std::string signed_text(double value) { return (value < 0 ? "−" : "+") 
 
 inline std::string data_sets(const Json& results) {
   const bool answered = results.contains("exact_match");
-  std::vector<std::string> names = {"data set", "records", "labelled tokens", "loss", "perplexity", "token accuracy"};
+  std::vector<std::string> names = {"data set", "records", "labeled tokens", "loss", "perplexity", "token accuracy"};
   if (answered) names.insert(names.end(), {"exact match", "ROUGE-L"});
   std::string text = "\n## Data sets\n\n" + head(names);
   const auto line = [&](const std::string& name, const Json& set) {
@@ -122,14 +122,14 @@ inline std::string measures(const Json& results) {
     text += row({"exact match", percent(number(results, "exact_match"))});
     text += row({"ROUGE-L", percent(number(results, "rouge_l"))});
   }
-  return text + row({"labelled tokens", count(results, "labelled_tokens")}) +
+  return text + row({"labeled tokens", count(results, "labelled_tokens")}) +
          row({"records", count(results, "records")});
 }
 
 inline std::string worst(const Json& results) {
   std::string text = "\n## Worst records\n";
   for (const Json& set : results.at("datasets")) {
-    text += concat("\n", cell(set.at("name")), ":\n\n", head({"record", "loss", "perplexity", "labelled tokens"}));
+    text += concat("\n", cell(set.at("name")), ":\n\n", head({"record", "loss", "perplexity", "labeled tokens"}));
     for (const Json& record : set.at("worst_records")) {
       const std::string words = record.at("text");
       text +=
@@ -154,7 +154,7 @@ inline std::string report_of(const lora::settings::Config& config, const lora::i
   text += concat("- computed in ", fact("dtype"), " on ", fact("device"), "\n- lora ", fact("version"), ", ",
                  fact("time"), "\n");
   text += evaluation_report::measures(results);
-  text += concat("\nLoss and perplexity are over all labelled tokens; records longer than ", config.cutoff_len,
+  text += concat("\nLoss and perplexity are over all labeled tokens; records longer than ", config.cutoff_len,
                  " tokens are read in windows of that length, each half a window on.\n");
   if (results.at("datasets").size() > 1) text += evaluation_report::data_sets(results);
   if (results.contains("base")) text += evaluation_report::against_base(results);

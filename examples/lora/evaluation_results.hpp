@@ -45,7 +45,7 @@ inline lora::model::Evaluation sum_of(const std::vector<EvaluatedSet>& sets, boo
 inline void add_measures(lora::io::Json& json, const lora::model::Evaluation& totals) {
   json["loss"] = totals.loss();
   json["perplexity"] = totals.perplexity();
-  json["labelled_tokens"] = totals.labelled;
+  json["labelled_tokens"] = totals.labeled;
   json["token_accuracy"] = totals.token_accuracy();
   json["records"] = totals.records;
   json["tokens"] = totals.tokens;
@@ -74,7 +74,7 @@ inline std::string beginning_of(const lora::data::Sample& sample, const lora::to
 inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokenizer::Tokenizer* tokenizer) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < set.each.size(); ++i)
-    if (set.each[i].labelled > 0) order.push_back(i);
+    if (set.each[i].labeled > 0) order.push_back(i);
   const std::size_t count = std::min<std::size_t>(5, order.size());
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
                     [&](std::size_t a, std::size_t b) {
@@ -89,7 +89,7 @@ inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokeniz
                     {"where", sample.where},
                     {"loss", set.each[i].loss()},
                     {"perplexity", std::exp(set.each[i].loss())},
-                    {"labelled_tokens", set.each[i].labelled},
+                    {"labelled_tokens", set.each[i].labeled},
                     {"text", beginning_of(sample, tokenizer)}});
   }
   return list;
@@ -174,7 +174,7 @@ inline lora::io::Json comparison_of(const lora::io::Json& results, const Earlier
       if (other("checksum", before, now)) {
         line["differs"] = "it has other records now";
       } else if (other("labelled_tokens", before, now)) {
-        line["differs"] = "other tokens were labelled then";
+        line["differs"] = "other tokens were labeled then";
       } else if (other("cutoff_len", before, now)) {
         line["differs"] = "it was read in other windows then";
       } else {

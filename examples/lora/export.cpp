@@ -101,9 +101,9 @@ int run_export(Request& request) {
   const auto talk = run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
   const DType dtype = model::gguf_dtype(config.outtype).value_or(model::gguf_dtype_of(source));
   auto metadata = model::gguf_metadata(shape, dtype, name_in_file(config.model_name_or_path));
-  const std::string& learnt = talk.changes.chat_template;
+  const std::string& learned = talk.changes.chat_template;
   tokenizer->add_to(metadata, shape.vocab_size,
-                    {.chat_template = learnt.empty() ? tokenizer->chat_template() : learnt,
+                    {.chat_template = learned.empty() ? tokenizer->chat_template() : learned,
                      .stop_ids = ends_of(source, talk),
                      .bos_id = shape.bos_token_id});
   warn_of_window(shape);

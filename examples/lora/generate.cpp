@@ -87,7 +87,7 @@ int run_generate(Request& request) {
     expect_no_input("output_file", config.output_file, request, source.path());
     if (io::is_file(config.output_file) && !holds_answers(config.output_file))
       fail<ConfigError>("key output_file: given ", config.output_file,
-                        ", which generate did not write; allowed: another file, or this name without it");
+                        ", which generate did not write; hint: give another file, or move that away");
     io::clear_killed(config.output_file);
     file = std::make_unique<io::AtomicFile>(config.output_file);
     if (!file->direct()) {

@@ -10,7 +10,7 @@
 #include "lora/model/weights.hpp"
 #include "standard_output.hpp"
 
-/// Prints the first records of the data set as used in training, with labelled tokens marked.
+/// Prints the first records of the data set as used in training, with labeled tokens marked.
 inline void print_preview(const lora::settings::Config& config, const lora::model::Source& source) {
   using namespace lora;
   auto dataset = inputs::open_dataset(config, config.dataset, config.max_samples, {}, inputs::class_field(config));
@@ -20,8 +20,8 @@ inline void print_preview(const lora::settings::Config& config, const lora::mode
   for (Index i = 0; i < std::min(config.preview, records.size()); ++i) {
     const data::Example example = records[i];
     const std::string page =
-        concat("--- ", records.where(example.record), ": ", example.tokens.size(), " tokens, ", example.labelled(),
-               " labelled", example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
+        concat("--- ", records.where(example.record), ": ", example.tokens.size(), " tokens, ", example.labeled(),
+               " labeled", example.truncated ? ", cut" : "", "\n", data::preview(example, text.tokenizer.get()), "\n");
     print_result(page);
   }
   inputs::warn_of_unused_fields(records.dataset());

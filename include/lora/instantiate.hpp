@@ -24,17 +24,17 @@
   ONCE class lora::model::Decoder<D, T>;                                                                            \
   ONCE void lora::model::init_adapter(D&, lora::model::Decoder<D, T>&, std::uint64_t);                              \
   ONCE void lora::model::load_adapter(D&, lora::model::Decoder<D, T>&, const lora::model::AdapterFiles&);           \
-  ONCE void lora::model::save_adapter(D&, lora::model::Decoder<D, T>&, const std::filesystem::path&);               \
+  ONCE void lora::model::save_adapter(D&, lora::model::Decoder<D, T>&, const lora::io::Path&);                      \
   ONCE std::vector<std::vector<std::int32_t>> lora::decode::generate(                                               \
       D&, lora::model::Decoder<D, T>&, std::span<const std::vector<std::int32_t>>,                                  \
       const lora::decode::GenerateOptions&, std::size_t, const lora::decode::OnToken&, const lora::decode::OnEnd&); \
   ONCE class lora::decode::Conversation<D, T>;                                                                      \
   ONCE class lora::train::Stepper<D, T>;                                                                            \
   ONCE class lora::train::TrainingRun<D, T>;
-#define LORA_COMPILED_ONCE_MERGE(ONCE)                                                                    \
-  ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&, \
-                                     const lora::model::Source&, const std::filesystem::path&,            \
-                                     std::optional<lora::DType>, lora::Index);
+#define LORA_COMPILED_ONCE_MERGE(ONCE)                                                                              \
+  ONCE void lora::model::save_merged(lora::cpu::Device&, lora::model::Decoder<lora::cpu::Device, float>&,           \
+                                     const lora::model::Source&, const lora::io::Path&, std::optional<lora::DType>, \
+                                     lora::Index);
 #define LORA_INSTANTIATE(D, T) LORA_COMPILED_ONCE(template, D, T)
 #define LORA_INSTANTIATE_MERGE LORA_COMPILED_ONCE_MERGE(template)
 #define LORA_INSTANTIATE_TRAINER template class lora::BasicTrainer<lora::KnownNpu>;

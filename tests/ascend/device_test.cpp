@@ -374,8 +374,8 @@ TEST_CASE("ascend device: spans of a profile close where the device has failed")
     dev.set_profile(&profile);
     Tensor<Npu, float> x(dev, 1, 8);
     const auto step = [&] {
-      const Span<Npu> whole(dev, Profile::Kind::step, "step");
-      const Span<Npu> part(dev, Profile::Kind::part, "part");
+      const ProfileScope<Npu> whole(dev, Profile::Kind::step, "step");
+      const ProfileScope<Npu> part(dev, Profile::Kind::part, "part");
       kernel::fill(dev, x.view(), 1.0);
     };
     step();

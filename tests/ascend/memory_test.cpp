@@ -175,7 +175,7 @@ TEST_CASE("ascend pool: pieces lie on 512 bytes, with 32 behind them that nobody
   CHECK(pool.cached() == 0);
 }
 
-TEST_CASE("ascend pool: free neighbours become one piece, and the runtime's error comes out where there is no more") {
+TEST_CASE("ascend pool: free neighbors become one piece, and the runtime's error comes out where there is no more") {
   Fake fake;
   ascend::MemoryPool pool(fake.runtime);
   ascend::aclError error = 0;

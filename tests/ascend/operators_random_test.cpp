@@ -51,7 +51,7 @@ class OnDevice {
   void* memory_ = nullptr;
 };
 
-/// Both phases; what synchronising says.
+/// Both phases; what synchronizing says.
 template <class Prepare, class Execute>
 int ran(Prepare prepare, Execute execute, aclrtStream stream) {
   std::uint64_t size = 0;
@@ -219,7 +219,7 @@ TEST_CASE("stand-in operators: what shares memory in part is refused") {
 TEST_CASE("stand-in operators: an index outside of a table stops the device") {
   const Device device;
   faults();
-  // In a thread with a device of its own, since a context is of no use afterwards.
+  // In a thread with a device of its own, since a context is of no use afterward.
   std::thread([] {
     REQUIRE(aclrtSetDevice(1) == ACL_SUCCESS);
     aclrtStream own = nullptr;

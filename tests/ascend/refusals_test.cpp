@@ -426,7 +426,7 @@ TEST_CASE("ascend refusals: each operator has the family that reports name") {
   CHECK(families ==
         "products: Mm InplaceAddmm\n"
         "elementwise: InplaceAdd Mul\n"
-        "quantised weights: InplaceMul\n"
+        "quantized weights: InplaceMul\n"
         "elementwise: Muls InplaceAddcmul InplaceCopy InplaceZero InplaceFillScalar Slice Cat InplaceIndexCopy\n"
         "dropout: DropoutDoMask\n"
         "norms: RmsNorm RmsNormGrad\n"

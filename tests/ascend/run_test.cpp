@@ -281,7 +281,7 @@ TEST_CASE("ascend run: weights of GGUF's blocks: Q8_0 stays as it is, others are
         if (test::effort(true, (from == From::files) == (dtype == DType::q8_0),
                          "ascend run: Q8_0 that streams from memory, others from files"))
           check_same(run({.streams_layers = true, .from = from, .threads = 1}), outcome);
-      // What is kept quantised takes half the memory of the same numbers in bfloat16.
+      // What is kept quantized takes half the memory of the same numbers in bfloat16.
       const auto bytes = [&](std::optional<bool> host_decodes) {
         const std::uint64_t before = stand_in_counts().bytes_in;
         const model::Decoder<Npu, bf16> decoder(dev, source, {.host_decodes = host_decodes, .threads = 1});

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/tensor/span.hpp"
+#include "lora/tensor/profile_scope.hpp"
 
 namespace profile_test {
 
@@ -50,12 +50,12 @@ struct Clockwork {
 void one_step(Profile& profile, int kernels) {
   Clockwork dev{&profile};
   {
-    const Span step(dev, Kind::step, "step");
-    const Span phase(dev, Kind::phase, "forward");
+    const ProfileScope step(dev, Kind::step, "step");
+    const ProfileScope phase(dev, Kind::phase, "forward");
     for (Index layer = 0; layer < 2; ++layer) {
-      const Span span(dev, Kind::layer, "layer", layer);
-      for (int i = 0; i < kernels; ++i) const Span kernel(dev, "gemm", "gemm", 10, 4);
-      const Span kernel(dev, "norm", "rms_norm", 0, 2);
+      const ProfileScope span(dev, Kind::layer, "layer", layer);
+      for (int i = 0; i < kernels; ++i) const ProfileScope kernel(dev, "gemm", "gemm", 10, 4);
+      const ProfileScope kernel(dev, "norm", "rms_norm", 0, 2);
     }
   }
   CHECK(dev.waits == 1);
@@ -111,8 +111,8 @@ TEST_CASE("profile: a step whose work failed has no times, and leaves no event b
   Clockwork dev{&profile};
   dev.fails = true;
   {
-    const Span step(dev, Kind::step, "step");
-    const Span kernel(dev, "gemm", "gemm", 1, 1);
+    const ProfileScope step(dev, Kind::step, "step");
+    const ProfileScope kernel(dev, "gemm", "gemm", 1, 1);
   }
   CHECK(dev.held == 0);
   CHECK(node_of(profile, "gemm").calls == 1);
@@ -123,15 +123,15 @@ TEST_CASE("profile: work outside of a step is not recorded") {
   Profile profile;
   Clockwork dev{&profile};
   {
-    const Span phase(dev, Kind::phase, "forward");
-    const Span kernel(dev, "gemm", "gemm", 1, 1);
+    const ProfileScope phase(dev, Kind::phase, "forward");
+    const ProfileScope kernel(dev, "gemm", "gemm", 1, 1);
   }
   CHECK(profile.nodes().size() == 1);
   CHECK(dev.time == 0);
   one_step(profile, 1);
   CHECK(profile.steps() == 1);
   dev.wanted = nullptr;
-  { const Span nothing(dev, Kind::step, "step"); }
+  { const ProfileScope nothing(dev, Kind::step, "step"); }
   CHECK(profile.steps() == 1);
   CHECK(dev.time == 0);
 }
@@ -216,7 +216,7 @@ TEST_CASE("profile: a step that is kept begins no earlier than the one before it
   Profile profile({0, 2, 100});
   Clockwork dev{&profile};
   dev.tick = 1'000'000'000'000;  // so that the second begins earlier by the host's clock
-  for (int i = 0; i < 2; ++i) const Span step(dev, Kind::step, "step");
+  for (int i = 0; i < 2; ++i) const ProfileScope step(dev, Kind::step, "step");
   const auto& traces = profile.traces();
   REQUIRE(traces.size() == 2);
   CHECK(traces[0].nanoseconds == dev.tick);
@@ -227,13 +227,13 @@ TEST_CASE("profile: names, families, kinds and numbers each make a node of their
   Profile profile;
   Clockwork dev{&profile};
   for (int repeat = 0; repeat < 2; ++repeat) {
-    const Span step(dev, Kind::step, "step");
-    { const Span one(dev, Kind::part, "a"); }
-    { const Span two(dev, Kind::phase, "a"); }
-    { const Span three(dev, Kind::layer, "a", 0); }
-    { const Span four(dev, Kind::layer, "a", 1); }
-    { const Span five(dev, "gemm", "a", 1, 2); }
-    { const Span six(dev, "norm", "a", 1, 2); }
+    const ProfileScope step(dev, Kind::step, "step");
+    { const ProfileScope one(dev, Kind::part, "a"); }
+    { const ProfileScope two(dev, Kind::phase, "a"); }
+    { const ProfileScope three(dev, Kind::layer, "a", 0); }
+    { const ProfileScope four(dev, Kind::layer, "a", 1); }
+    { const ProfileScope five(dev, "gemm", "a", 1, 2); }
+    { const ProfileScope six(dev, "norm", "a", 1, 2); }
   }
   CHECK(profile.nodes().size() == 2 + 6);
   const auto& step = profile.nodes()[1];
@@ -263,9 +263,9 @@ TEST_CASE("profile: a device that records no end gets all its events back, and t
     Clockwork dev{&profile};
     dev.last = last;
     {
-      const Span step(dev, Kind::step, "step");
-      const Span phase(dev, Kind::phase, "forward");
-      const Span kernel(dev, "gemm", "gemm", 1, 1);
+      const ProfileScope step(dev, Kind::step, "step");
+      const ProfileScope phase(dev, Kind::phase, "forward");
+      const ProfileScope kernel(dev, "gemm", "gemm", 1, 1);
     }
     CAPTURE(last);
     CHECK(dev.held == 0);

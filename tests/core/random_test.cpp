@@ -58,7 +58,7 @@ TEST_CASE("random: below reaches every value, each as often") {
   CHECK(std::abs(thirds - 10000) < 6 * 82);
 }
 
-TEST_CASE("random: keys of neighbouring words are unrelated") {
+TEST_CASE("random: keys of neighboring words are unrelated") {
   std::set<std::uint64_t> keys;
   for (std::uint64_t seed = 0; seed < 10; ++seed)
     for (int a = 0; a < 10; ++a) {

@@ -16,7 +16,7 @@ namespace {
 
 using namespace lora;
 
-/// The nearest of two neighbours, ties to the one with an even last bit; infinite values count as the next power of
+/// The nearest of two neighbors, ties to the one with an even last bit; infinite values count as the next power of
 /// two.
 template <class Half>
 void check_between(std::uint16_t low_bits, double beyond) {
@@ -76,11 +76,11 @@ TEST_CASE("scalar: every bf16 and f16 survives the way to float and back") {
   check_round_trip<f16>();
 }
 
-TEST_CASE("scalar: bf16 rounds to nearest, ties to even, between all neighbours") {
+TEST_CASE("scalar: bf16 rounds to nearest, ties to even, between all neighbors") {
   for (std::uint16_t bits = 0; bits < 0x7F80u; ++bits) check_between<bf16>(bits, 0x1p128);
 }
 
-TEST_CASE("scalar: f16 rounds to nearest, ties to even, between all neighbours") {
+TEST_CASE("scalar: f16 rounds to nearest, ties to even, between all neighbors") {
   for (std::uint16_t bits = 0; bits < 0x7C00u; ++bits) check_between<f16>(bits, 65536);
 }
 

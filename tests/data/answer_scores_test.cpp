@@ -78,13 +78,13 @@ TEST_CASE("answer scores: a call's arguments that are a text are compared as the
     if (!chat.calls_tools()) continue;
     CAPTURE(entry.name);
     data::AnswerScores scores(chat);
-    // What is scored as the answer is what is learnt.
+    // What is scored as the answer is what is learned.
     const auto rendering = chat.render(sample.messages);
     REQUIRE(rendering.answers.size() == 1);
-    const std::string learnt = rendering.text.substr(rendering.answers[0].begin);
+    const std::string learned = rendering.text.substr(rendering.answers[0].begin);
     const std::string expected = scores.expected(sample);
     CHECK(expected == (chat.quotes_texts() ? quoted : plain));
-    CHECK(data::ChatTemplate::without_thoughts(learnt) == expected + "<|im_end|>\n");
+    CHECK(data::ChatTemplate::without_thoughts(learned) == expected + "<|im_end|>\n");
     CHECK(scores.add(sample, expected).exact);
     CHECK_FALSE(scores.add(sample, chat.quotes_texts() ? plain : quoted).exact);
   }

@@ -33,12 +33,12 @@ TEST_CASE("batch: labels are the next tokens of the same sequence, and nothing i
   CHECK(batch.segments[1].end == 5);
   CHECK(batch.segments[2].begin == 5);
   CHECK(batch.segments[2].end == 8);
-  CHECK(batch.labelled == 3);
+  CHECK(batch.labeled == 3);
 }
 
 namespace {
 
-/// A sequence of `beginning` and `end`, the tokens of which are labelled.
+/// A sequence of `beginning` and `end`, the tokens of which are labeled.
 Example example_of(const Ids& beginning, const Ids& end, Index record) {
   Example example{beginning, Ids(beginning.size(), ignore_index), record};
   example.tokens.insert(example.tokens.end(), end.begin(), end.end());
@@ -99,7 +99,7 @@ TEST_CASE("batch: beginnings that sequences have in common lie there once, up to
   CHECK(batch.sequence_index[2] == 10);
   CHECK(batch.records == std::vector<Index>{1, 4, 5, 7, 8});
   CHECK(batch.sequences() == 5);
-  CHECK(batch.labelled == 6);
+  CHECK(batch.labeled == 6);
   CHECK(batch.sequence_tokens == 2 + (2 * at + 3) + 2 + (at + 2) + (2 * at + 2));
 }
 
@@ -120,7 +120,7 @@ TEST_CASE("batch: sequences with too little in common, or that need not share, a
     CHECK(batch.positions == apart.positions);
     CHECK(batch.sequence_index == apart.sequence_index);
     CHECK(batch.records == apart.records);
-    CHECK(batch.labelled == apart.labelled);
+    CHECK(batch.labeled == apart.labeled);
     CHECK(batch.sequence_tokens == batch.rows());
     CHECK(segments_of(batch) == segments_of(apart));
   }
@@ -135,7 +135,7 @@ TEST_CASE("batch: sequences that are the same, or the beginning of another, with
   CHECK(batch.rows() == data::least_shared + 4);  // the row before 99 has a label
   CHECK(batch.sequences() == 3);
   CHECK(batch.segments.size() == 3);
-  CHECK(batch.labelled == 2);
+  CHECK(batch.labeled == 2);
   Batch nothing;
   nothing.append(std::vector<Example>{beginning, beginning, beginning}, places, true);
   CHECK(nothing.tokens == beginning.tokens);
@@ -156,10 +156,10 @@ TEST_CASE("batch: each token has a label") {
   CHECK(batch.rows() == 0);
 }
 
-TEST_CASE("batch: a first label cannot be learnt, an empty example adds nothing") {
-  CHECK(Example{{1, 2}, {1, -100}}.labelled() == 0);
-  CHECK(Example{{1, 2}, {-100, 2}}.labelled() == 1);
-  CHECK(Example{}.labelled() == 0);
+TEST_CASE("batch: a first label cannot be learned, an empty example adds nothing") {
+  CHECK(Example{{1, 2}, {1, -100}}.labeled() == 0);
+  CHECK(Example{{1, 2}, {-100, 2}}.labeled() == 1);
+  CHECK(Example{}.labeled() == 0);
   Batch batch;
   batch.append({}, 0);
   CHECK(batch.sequences() == 0);

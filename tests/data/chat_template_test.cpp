@@ -148,7 +148,7 @@ TEST_CASE("chat_template: a template without tools refuses them and their calls"
         "turn 1 is the user's and has tool calls; only an assistant calls");
 }
 
-TEST_CASE("chat_template: every published text is recognised, but for white space that it does not write") {
+TEST_CASE("chat_template: every published text is recognized, but for white space that it does not write") {
   std::set<std::string_view> left;
   for (const auto& published : data::detail::published_templates) left.insert(published.name);
   for (const std::string file :

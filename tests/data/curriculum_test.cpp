@@ -25,12 +25,12 @@ namespace {
 using Counts = std::vector<Index>;
 
 /// Sequences 100, 101, … whose labels follow each other in turn.
-struct Labelled {
+struct Labeled {
   std::vector<Index> sequences{};
   data::SequenceClasses classes{};
 
   /// `numbers`: of each of the labels, which are sorted; −1 stands for none.
-  explicit Labelled(std::vector<std::string> labels, const std::vector<std::int32_t>& of) {
+  explicit Labeled(std::vector<std::string> labels, const std::vector<std::int32_t>& of) {
     classes.labels = std::move(labels);
     for (const std::int32_t label : of) {
       sequences.push_back(100 + std::ssize(sequences));
@@ -44,10 +44,10 @@ struct Labelled {
 };
 
 /// 1000 sequences: 500 explain, 300 reasoning, 200 topology.
-Labelled thousand() {
+Labeled thousand() {
   std::vector<std::int32_t> of;
   for (Index i = 0; i < 1000; ++i) of.push_back(i % 10 < 5 ? 0 : i % 10 < 8 ? 1 : 2);
-  return Labelled({"explain", "reasoning", "topology"}, of);
+  return Labeled({"explain", "reasoning", "topology"}, of);
 }
 
 const std::vector<CurriculumStage> usual = {{0.3, {{"explain", 0.8}, {"reasoning", 0.2}, {"topology", 0}}},
@@ -82,7 +82,7 @@ TEST_CASE("curriculum: shares become counts by largest remainder, and their sum 
 
 TEST_CASE(
     "curriculum: 300 steps over 1000 records draw each stage's counts, no record twice before its class is used") {
-  const Labelled records = thousand();
+  const Labeled records = thousand();
   for (const Index per_step : {1, 3, 8}) {
     CAPTURE(per_step);
     Curriculum curriculum(usual, records.sequences, records.classes, 42, 300, per_step);
@@ -136,7 +136,7 @@ TEST_CASE(
 }
 
 TEST_CASE("curriculum: a function of seed and sample, whatever was asked for before") {
-  const Labelled records = thousand();
+  const Labeled records = thousand();
   const auto all_of = [&](std::uint64_t seed, bool backwards) {
     Curriculum curriculum(usual, records.sequences, records.classes, seed, 20, 5);
     std::vector<std::vector<Index>> steps(20);
@@ -161,7 +161,7 @@ TEST_CASE("curriculum: a function of seed and sample, whatever was asked for bef
 }
 
 TEST_CASE("curriculum: a class without records leaves its share to the others, and labels of no mix are not drawn") {
-  const Labelled records({"easy", "hard", "odd"}, {0, 0, 0, 1, 2, 2, -1});
+  const Labeled records({"easy", "hard", "odd"}, {0, 0, 0, 1, 2, 2, -1});
   const std::vector<CurriculumStage> stages = {{0.5, {{"easy", 0.6}, {"hard", 0.2}, {"absent", 0.2}}},
                                                {1, {{"hard", 0.5}, {"gone", 0.25}, {"zone", 0.25}}}};
   Curriculum curriculum(stages, records.sequences, records.classes, 3, 10, 4);
@@ -172,7 +172,7 @@ TEST_CASE("curriculum: a class without records leaves its share to the others, a
   CHECK(curriculum.stages()[1].counts == Counts{0, 20});
   for (const Index sequence : curriculum.between(20, 40)) CHECK(sequence == 103);  // the only hard one, again and again
   // The order of a class does not depend on which others there are.
-  const Labelled fewer({"easy", "hard"}, {0, 0, 0, 1});
+  const Labeled fewer({"easy", "hard"}, {0, 0, 0, 1});
   Curriculum again(stages, fewer.sequences, fewer.classes, 3, 10, 4);
   CHECK(again.between(0, 20) == curriculum.between(0, 20));
 
@@ -193,7 +193,7 @@ TEST_CASE("curriculum: a class without records leaves its share to the others, a
 }
 
 TEST_CASE("curriculum: of more samples than can be drawn it is refused") {
-  const Labelled records = thousand();
+  const Labeled records = thousand();
   const std::vector<CurriculumStage> one = {{1, {{"explain", 1}}}};
   for (const Index steps : {Index{1} << 30, Index{0x7FFFFFFFFFFFFFFF}})
     CHECK_THROWS_WITH_AS(Curriculum(one, records.sequences, records.classes, 3, steps, 4),
@@ -201,7 +201,7 @@ TEST_CASE("curriculum: of more samples than can be drawn it is refused") {
 }
 
 TEST_CASE("curriculum: stages of odd sizes cover all steps, and a short run may leave one without any") {
-  const Labelled records = thousand();
+  const Labeled records = thousand();
   for (const Index steps : {1, 2, 3, 7, 11, 101}) {
     CAPTURE(steps);
     const Curriculum curriculum(usual, records.sequences, records.classes, 42, steps, 3);
@@ -221,7 +221,7 @@ TEST_CASE("curriculum: stages of odd sizes cover all steps, and a short run may 
 }
 
 TEST_CASE("curriculum: stages and classes are drawn by keys that never change from one version to the next") {
-  const Labelled records({"a", "b"}, {0, 1, 0, 0, 1});
+  const Labeled records({"a", "b"}, {0, 1, 0, 0, 1});
   const std::vector<CurriculumStage> stages = {{0.5, {{"a", 0.75}, {"b", 0.25}}}, {1, {{"a", 0.5}, {"b", 0.5}}}};
   Curriculum curriculum(stages, records.sequences, records.classes, 11, 4, 2);
   const std::vector<Index> sequences[] = {{100, 102, 103}, {101, 104}};
@@ -242,7 +242,7 @@ TEST_CASE("curriculum: stages and classes are drawn by keys that never change fr
 }
 
 TEST_CASE("curriculum: the most samples that can be drawn, and what more are told") {
-  const Labelled records({"a"}, {0});
+  const Labeled records({"a"}, {0});
   const std::vector<CurriculumStage> one = {{1, {{"a", 1}}}};
   CHECK_THROWS_WITH_AS(Curriculum(one, records.sequences, records.classes, 3, Index{1} << 30, 4),
                        "a curriculum of 1073741824 steps of 4 samples; at most 4294967295 samples are supported",

@@ -71,7 +71,7 @@ TEST_CASE("dataset: a .txt file holds a text per line") {
   CHECK(dataset[1].where == file.path.string() + ":4");
 }
 
-TEST_CASE("dataset: of a .txt file that begins with a record of JSON it is told that it is learnt as it stands") {
+TEST_CASE("dataset: of a .txt file that begins with a record of JSON it is told that it is learned as it stands") {
   const auto told = [](const std::string& content) {
     std::string all;
     const log::Redirect redirect([&](log::Level, std::string_view line) { all += line; });

@@ -49,7 +49,7 @@ Encoder encoder(const char* name, EncodeOptions options = {}) {
   return {&byte_tokenizer(), ChatTemplate::named(name), std::move(options)};
 }
 
-/// The text of the example with its labelled tokens in brackets.
+/// The text of the example with its labeled tokens in brackets.
 std::string marked(const Example& example) { return data::preview(example, &byte_tokenizer()); }
 
 }  // namespace
@@ -82,7 +82,7 @@ TEST_CASE("encode: ids, places and labels of real models equal the reference") {
       CHECK(sum_of(whole.ids) == line["ids"].get<std::uint32_t>());
       CHECK(sum_of(whole.begins) == line["places"].get<std::uint32_t>());
       // What follows the last answer is left out.
-      const auto runs = line["labelled"].get<std::vector<std::pair<std::size_t, std::size_t>>>();
+      const auto runs = line["labeled"].get<std::vector<std::pair<std::size_t, std::size_t>>>();
       const auto used = static_cast<std::ptrdiff_t>(runs.empty() ? whole.ids.size() : runs.back().second);
       Ids labels(static_cast<std::size_t>(used), -100);
       for (const auto& [begin, end] : runs)
@@ -94,7 +94,7 @@ TEST_CASE("encode: ids, places and labels of real models equal the reference") {
   }
 }
 
-TEST_CASE("encode: answers and their end-of-turn tokens are labelled, and nothing follows the last") {
+TEST_CASE("encode: answers and their end-of-turn tokens are labeled, and nothing follows the last") {
   const auto example =
       encoder("chatml")(talk({{"user", "hi"}, {"assistant", "yo"}, {"user", "?"}, {"assistant", "!"}}));
   CHECK(marked(example) ==
@@ -102,7 +102,7 @@ TEST_CASE("encode: answers and their end-of-turn tokens are labelled, and nothin
         "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n⟦!<|im_end|>⟧");
   CHECK(example.record == 2);
   CHECK_FALSE(example.truncated);
-  CHECK(example.labelled() == 5);
+  CHECK(example.labeled() == 5);
   CHECK(example.tokens.size() == example.labels.size());
 }
 
@@ -123,32 +123,32 @@ TEST_CASE("encode: the last turn only, and the prompt as well") {
   CHECK(example.labels == example.tokens);
 }
 
-TEST_CASE("encode: a turn of the user that is marked as not learnt is none that train_on_prompt may learn") {
+TEST_CASE("encode: a turn of the user that is marked as not learned is none that train_on_prompt may learn") {
   auto sample = talk({{"user", "a"}, {"assistant", "b"}});
-  sample.messages[0].learnt = false;
+  sample.messages[0].learned = false;
   CHECK(marked(encoder("chatml")(sample)).ends_with("⟦b<|im_end|>⟧"));
   const Encoder all = encoder("chatml", {.train_on_prompt = true});
   const char* const told =
-      "d.json:3: a turn of the user is marked as not learnt, but train_on_prompt learns all of them";
+      "d.json:3: a turn of the user is marked as not learned, but train_on_prompt learns all of them";
   CHECK_THROWS_WITH_AS(all(sample), told, FormatError);
   CHECK_THROWS_WITH_AS(all.check(sample), told, FormatError);
 }
 
-TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
+TEST_CASE("encode: what has no weight, or no answer, is not learned") {
   auto sample = talk({{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", "d"}});
-  const auto learnt = [&](bool first, bool last, EncodeOptions options = {}) {
-    sample.messages[1].learnt = first;
-    sample.messages[3].learnt = last;
+  const auto learned = [&](bool first, bool last, EncodeOptions options = {}) {
+    sample.messages[1].learned = first;
+    sample.messages[3].learned = last;
     return marked(encoder("chatml", options)(sample));
   };
   const std::string rest = "\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n";
-  CHECK(learnt(false, true) ==
+  CHECK(learned(false, true) ==
         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "⟦d<|im_end|>⟧");
-  CHECK(learnt(true, false) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦b<|im_end|>⟧");
-  CHECK(learnt(false, false) ==
+  CHECK(learned(true, false) == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n⟦b<|im_end|>⟧");
+  CHECK(learned(false, false) ==
         "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "d<|im_end|>\n");
-  CHECK(learnt(true, false, {.train_on_last_turn_only = true}).find("⟦") == std::string::npos);
-  CHECK(learnt(true, false, {.train_on_prompt = true}) ==
+  CHECK(learned(true, false, {.train_on_last_turn_only = true}).find("⟦") == std::string::npos);
+  CHECK(learned(true, false, {.train_on_prompt = true}) ==
         "⟦<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>" + rest + "⟧d<|im_end|>");
 
   for (const auto kind : {Sample::Kind::messages, Sample::Kind::text, Sample::Kind::tokens}) {
@@ -158,13 +158,13 @@ TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
     record.tokens = record.labels = {5, 6, 7};
     for (const bool train_on_prompt : {false, true}) {
       const auto encode = encoder("chatml", {.train_on_prompt = train_on_prompt});
-      CHECK(encode(record).labelled() > 0);
-      record.learnt = false;
-      CHECK(encode(record).labelled() == 0);
+      CHECK(encode(record).labeled() > 0);
+      record.learned = false;
+      CHECK(encode(record).labeled() == 0);
       CHECK_FALSE(encode(record).unanswered);
-      record.learnt = true;
+      record.learned = true;
       record.unanswered = true;
-      CHECK(encode(record).labelled() == 0);
+      CHECK(encode(record).labeled() == 0);
       CHECK(encode(record).unanswered);
       record.unanswered = false;
     }
@@ -172,7 +172,7 @@ TEST_CASE("encode: what has no weight, or no answer, is not learnt") {
 }
 
 TEST_CASE(
-    "encode: an empty think block is learnt or prompt, as enable_thinking says; reasoning is learnt or left out") {
+    "encode: an empty think block is learned or prompt, as enable_thinking says; reasoning is learned or left out") {
   EncodeOptions quiet;
   quiet.render.enable_thinking = false;
   const auto plain = talk({{"user", "a"}, {"assistant", "b"}});
@@ -224,8 +224,8 @@ TEST_CASE("encode: the prompt of generation is the prompt of training, with ever
         const Example example = encode(sample);
         const auto first = std::find_if(example.labels.begin(), example.labels.end(),
                                         [](std::int32_t label) { return label != ignore_index; });
-        const auto learnt = first - example.labels.begin();
-        CHECK(prompt == Ids(example.tokens.begin(), example.tokens.begin() + learnt));
+        const auto learned = first - example.labels.begin();
+        CHECK(prompt == Ids(example.tokens.begin(), example.tokens.begin() + learned));
         ++compared;
       }
       CHECK(compared > 20);
@@ -244,7 +244,7 @@ TEST_CASE("encode: cutoff_len takes tokens and labels from the end") {
   const auto one = encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}}));
   CHECK(one.truncated);
   CHECK(one.tokens == Ids(whole.tokens.begin(), whole.tokens.begin() + 22));
-  CHECK(one.labelled() == 1);
+  CHECK(one.labeled() == 1);
   CHECK_FALSE(one.lost);
   CHECK_FALSE(cut.truncated);
   options.cutoff_len = 24;
@@ -253,11 +253,11 @@ TEST_CASE("encode: cutoff_len takes tokens and labels from the end") {
   CHECK(exact.tokens == whole.tokens);
   options.cutoff_len = 21;
   const auto prompt = encoder("chatml", options)(talk({{"user", "hi"}, {"assistant", "yo"}}));
-  CHECK(prompt.labelled() == 0);
+  CHECK(prompt.labeled() == 0);
   CHECK((prompt.truncated && prompt.lost));
-  auto unlearnt = talk({{"user", "hi"}, {"assistant", "yo"}});
-  unlearnt.learnt = false;
-  const auto nothing = encoder("chatml", options)(unlearnt);  // which had no labels to lose
+  auto unlearned = talk({{"user", "hi"}, {"assistant", "yo"}});
+  unlearned.learned = false;
+  const auto nothing = encoder("chatml", options)(unlearned);  // which had no labels to lose
   CHECK((nothing.truncated && !nothing.lost));
   options.cutoff_len = 0;
   CHECK_THROWS_AS(encoder("chatml", options), ConfigError);
@@ -338,7 +338,7 @@ TEST_CASE("encode: texts end with the end-of-text token, prompts do not") {
   CHECK(encode.prompt(text) == Ids{65, 66});
 }
 
-TEST_CASE("encode: texts are labelled throughout, token records are taken as they are") {
+TEST_CASE("encode: texts are labeled throughout, token records are taken as they are") {
   Sample text;
   text.kind = Sample::Kind::text;
   text.text = "AB";
@@ -421,12 +421,12 @@ TEST_CASE("encode: the summary counts what training will see") {
   summary.add({{1, 2, 3, 4, 5, 6}, {-100, 2, 3, 4, 5, 6}, 2});
   CHECK(summary.records() == 3);
   CHECK(summary.tokens() == 12);
-  CHECK(summary.labelled() == 7);
+  CHECK(summary.labeled() == 7);
   CHECK(summary.truncated() == 1);
   CHECK(summary.left_out() == 1);
   CHECK(summary.text() ==
-        "3 records, 12 tokens, 58.3 % labelled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up to 6");
-  CHECK(data::EncodeSummary().text().starts_with("0 records, 0 tokens, 0 % labelled"));
+        "3 records, 12 tokens, 58.3 % labeled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up to 6");
+  CHECK(data::EncodeSummary().text().starts_with("0 records, 0 tokens, 0 % labeled"));
 
   data::EncodeSummary answers = summary;
   answers.add({{1, 2}, {-100, -100}, 3, false, true});
@@ -439,13 +439,13 @@ TEST_CASE("encode: the summary counts what training will see") {
   data::EncodeSummary cut = summary;
   cut.cut_from(2);
   CHECK(cut.text() ==
-        "3 blocks of 2 records, 12 tokens, 58.3 % labelled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up "
+        "3 blocks of 2 records, 12 tokens, 58.3 % labeled, 1 truncated, 1 left out; lengths 2 to 6, median 4, 95 % up "
         "to 6");
 
   for (int i = 0; i < 3; ++i) summary.pass_over();
   CHECK_FALSE(summary.complete());
   CHECK(summary.text() ==
-        "6 records, judged by 3 of them: about 24 tokens, 58.3 % labelled, 2 truncated, 2 left out; lengths 2 to 6, "
+        "6 records, judged by 3 of them: about 24 tokens, 58.3 % labeled, 2 truncated, 2 left out; lengths 2 to 6, "
         "median 4, 95 % up to 6");
 }
 
@@ -673,13 +673,13 @@ TEST_CASE("encode: lengths of a summary are told at their ranks, rounded up, and
   part.add({{1, 2, 3}, {1, 2, 3}, 1});
   CHECK((part.lost() == 1 && part.left_out() == 1 && part.truncated() == 1 && part.complete()));
   part.pass_over();
-  CHECK(part.tokens() == 8);    // 5 x 3 / 2 = 7.5
-  CHECK(part.labelled() == 3);  // 2 x 3 / 2
-  CHECK(part.lost() == 2);      // 1.5
+  CHECK(part.tokens() == 8);   // 5 x 3 / 2 = 7.5
+  CHECK(part.labeled() == 3);  // 2 x 3 / 2
+  CHECK(part.lost() == 2);     // 1.5
   CHECK(part.unanswered() == 0);
   data::EncodeSummary none;
   none.pass_over();
-  CHECK((none.records() == 1 && none.tokens() == 0 && none.labelled() == 0 && none.length_at(0.5) == 0));
+  CHECK((none.records() == 1 && none.tokens() == 0 && none.labeled() == 0 && none.length_at(0.5) == 0));
   none.reaches(7, 0);
   CHECK(none.length_at(0) == 7);  // all that is known
 }

@@ -127,7 +127,7 @@ TEST_CASE("order: steps cover each epoch, and its last step takes what is left")
   CHECK(plan.epoch_after(4) == 1.4);
 }
 
-TEST_CASE("order: units of a step take neighbouring samples, as even as can be") {
+TEST_CASE("order: units of a step take neighboring samples, as even as can be") {
   const data::StepPlan::Range step{20, 31};
   for (const Index units : {1, 3, 4, 11, 12}) {
     CAPTURE(units);

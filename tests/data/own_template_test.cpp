@@ -230,7 +230,7 @@ TEST_CASE("own_template: thoughts go where they are not wanted, and are not lost
   const auto forgetful =
       interpreted("{% for m in messages %}{{ m.content.split('</think>')[-1] }}<|im_end|>{% endfor %}");
   CHECK(test::message_of<Error>([&] { forgetful.render(talk); }) ==
-        "the template leaves out the reasoning of the last turn, which then would not be learnt; expected answers "
+        "the template leaves out the reasoning of the last turn, which then would not be learned; expected answers "
         "without "
         "it, or a template that keeps it");
   const std::vector<Message> earlier = {talk[0], talk[1], {"user", "R"}, {"assistant", "B"}};

@@ -101,8 +101,8 @@ TEST_CASE("columns: a conversation's fields and roles may have any names") {
                 {"system_tag", "sys"}}});
   const Dataset dataset = named.open();
   CHECK(turns_of(dataset[0]) == "system: S | user: Q | assistant: A | user: R | assistant: B");
-  CHECK_FALSE(dataset[0].messages[2].learnt);
-  CHECK(dataset[0].messages[4].learnt);
+  CHECK_FALSE(dataset[0].messages[2].learned);
+  CHECK(dataset[0].messages[4].learned);
   CHECK(dataset.take_unused_fields() == std::vector<std::string>{"note"});
   // Tags alone: the turns stand where sharegpt has them; from and value of a turn with other tags are not read.
   const Named tags(
@@ -126,12 +126,12 @@ TEST_CASE("columns: calls and what tools return are those of sharegpt by their t
   CHECK(sample.tools.size() == 1);
 }
 
-TEST_CASE("columns: the class of a record stays, and what says whether it is learnt") {
+TEST_CASE("columns: the class of a record stays, and what says whether it is learned") {
   const Named named(R"({"q": "Q", "a": "A", "level": "easy", "weight": 0})",
                     {.columns = {{"prompt", "q"}, {"response", "a"}}});
   const Dataset dataset = named.open({.label_field = "level"});
   CHECK(dataset[0].label == "easy");
-  CHECK_FALSE(dataset[0].learnt);
+  CHECK_FALSE(dataset[0].learned);
   CHECK(dataset.take_unused_fields().empty());
   CHECK(named.open({.label_field = "q"})[0].label == "Q");
   CHECK(test::holds(

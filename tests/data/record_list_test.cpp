@@ -19,7 +19,7 @@ TEST_CASE("record list: each kind of record is a line of JSON, which reads back 
   CHECK(list.empty());
   std::vector<Message> talk = {{"user", "Q"}, {"assistant", "", "so"}, {"tool", "R"}, {"assistant", "A"}};
   talk[1].tool_calls = {{"f", io::json_object({{"x", 1}})}, {"g", io::Json("{}")}};
-  talk[1].learnt = false;
+  talk[1].learned = false;
   const std::vector<io::Json> tools = {io::json_object({{"name", "f"}})};
   list.add(talk, tools);
   CHECK_FALSE(list.empty());
@@ -45,7 +45,7 @@ TEST_CASE("record list: each kind of record is a line of JSON, which reads back 
     CHECK(first.messages[i].role == talk[i].role);
     CHECK(first.messages[i].content == talk[i].content);
     CHECK(first.messages[i].reasoning == talk[i].reasoning);
-    CHECK(first.messages[i].learnt == talk[i].learnt);
+    CHECK(first.messages[i].learned == talk[i].learned);
     CHECK(first.messages[i].tool_calls.size() == talk[i].tool_calls.size());
   }
   CHECK(first.tools == tools);

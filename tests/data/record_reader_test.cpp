@@ -113,9 +113,9 @@ TEST_CASE("record_reader: pictures and sounds are refused, but not their absence
   CHECK(unseen.take_unused_fields() == Names{"messages[].note"});
 }
 
-TEST_CASE("record_reader: a weight of 0 means not learnt, of a record or a turn") {
-  for (const std::string& record : each_kind_with(R"("weight":0)")) CHECK_FALSE(OneFile(record).first().learnt);
-  for (const std::string& record : each_kind_with(R"("weight":1.0)")) CHECK(OneFile(record).first().learnt);
+TEST_CASE("record_reader: a weight of 0 means not learned, of a record or a turn") {
+  for (const std::string& record : each_kind_with(R"("weight":0)")) CHECK_FALSE(OneFile(record).first().learned);
+  for (const std::string& record : each_kind_with(R"("weight":1.0)")) CHECK(OneFile(record).first().learned);
   for (const char* weight : {"0.5", "2", "-1", R"("0")", "[0]"})
     for (const std::string& record : each_kind_with(std::string("\"weight\":") + weight))
       CHECK(error(record) == std::string("d.jsonl:1: \"weight\" is ") + weight + "; expected true, false, 0 or 1");
@@ -125,14 +125,14 @@ TEST_CASE("record_reader: a weight of 0 means not learnt, of a record or a turn"
               R"({"role":"user","content":"v"},{"role":"assistant","content":"b","weight":1}]})")
           .first()
           .messages;
-  CHECK(turns[0].learnt);
-  CHECK_FALSE(turns[1].learnt);
-  CHECK(turns[3].learnt);
+  CHECK(turns[0].learned);
+  CHECK_FALSE(turns[1].learned);
+  CHECK(turns[3].learned);
   CHECK(error(R"({"conversations":[{"from":"gpt","value":"a","weight":0.5}]})") ==
         "d.jsonl:1: conversations[0]: \"weight\" is 0.5; expected true, false, 0 or 1");
 }
 
-TEST_CASE("record_reader: what is learnt is said as other trainers say it, of a record or a turn in any spelling") {
+TEST_CASE("record_reader: what is learned is said as other trainers say it, of a record or a turn in any spelling") {
   const auto turns = [](const std::string& mark, const std::string& role = "assistant") {
     const auto of = [&](const char* one) { return role == one ? "," + mark : std::string(); };
     const std::string sharegpt_roles[] = {"human", "gpt"};
@@ -149,27 +149,27 @@ TEST_CASE("record_reader: what is learnt is said as other trainers say it, of a 
       CAPTURE(value);
       const std::string mark = "\"" + field + "\":" + value;
       const bool says_true = value == "true" || value.starts_with("1");
-      const bool learnt = value == "null" || says_true != inverted;
+      const bool learned = value == "null" || says_true != inverted;
       for (const std::string& record : each_kind_with(mark)) {
         const OneFile file(record);
         const auto dataset = file.open();
-        CHECK(dataset[0].learnt == learnt);
+        CHECK(dataset[0].learned == learned);
         CHECK(dataset.take_unused_fields().empty());
       }
       for (const std::string& record : turns(mark)) {
         const OneFile file(record);
         const auto dataset = file.open();
-        CHECK(dataset[0].messages[1].learnt == learnt);
-        CHECK(dataset[0].messages[0].learnt);
+        CHECK(dataset[0].messages[1].learned == learned);
+        CHECK(dataset[0].messages[0].learned);
         CHECK(dataset.take_unused_fields().empty());
       }
       for (const std::string& record : turns(mark, "user")) {
-        const bool asks = value != "null" && learnt;
+        const bool asks = value != "null" && learned;
         CHECK(error(record) ==
               (asks ? "d.jsonl:1: " + record.substr(2, record.find('"', 2) - 2) + "[0]: \"" + field +
-                          "\" says that a turn of the user is learnt; expected that of the assistant's turns only"
+                          "\" says that a turn of the user is learned; expected that of the assistant's turns only"
                     : "nothing was thrown"));
-        if (!asks) CHECK(OneFile(record).first().messages[0].learnt == (value == "null"));
+        if (!asks) CHECK(OneFile(record).first().messages[0].learned == (value == "null"));
       }
     }
     for (const std::string value : {"0.5", "2", "-1", "\"false\"", "[0]", "{}"})
@@ -177,8 +177,8 @@ TEST_CASE("record_reader: what is learnt is said as other trainers say it, of a 
         CHECK(error(record).ends_with("[1]: \"" + field + "\" is " + value + "; expected true, false, 0 or 1"));
   }
   for (const std::string both : {R"("loss":false,"weight":1)", R"("train":1,"masked":true)"})
-    CHECK(error(turns(both)[0]).ends_with("contradict each other: one says learnt, one not"));
-  CHECK_FALSE(OneFile(turns(R"("loss":false,"weight":0,"masked":true)")[0]).first().messages[1].learnt);
+    CHECK(error(turns(both)[0]).ends_with("contradict each other: one says learned, one not"));
+  CHECK_FALSE(OneFile(turns(R"("loss":false,"weight":0,"masked":true)")[0]).first().messages[1].learned);
   for (const std::string field : {"mask", "train_detail", "completion_mask", "assistant_masks"}) {
     for (const std::string& record : each_kind_with("\"" + field + "\":true"))
       CHECK(error(record).starts_with("d.jsonl:1: \"" + field + "\", which "));
@@ -193,7 +193,7 @@ TEST_CASE("record_reader: what is learnt is said as other trainers say it, of a 
 
 TEST_CASE("record_reader: a field that the user gives a meaning is no mark") {
   CHECK(OneFile(R"({"instruction":"I","output":"O","train":"easy"})").first({.label_field = "train"}).label == "easy");
-  CHECK(OneFile(R"({"instruction":"I","output":"O","loss":0})").first({.label_field = "loss"}).learnt);
+  CHECK(OneFile(R"({"instruction":"I","output":"O","loss":0})").first({.label_field = "loss"}).learned);
   CHECK(OneFile(R"({"mask":"a text"})").first({.text_column = "mask"}).text == "a text");
   for (const std::string field : {"label", "kto_tag", "images", "rejected_response", "system_prompt"}) {
     CAPTURE(field);
@@ -431,7 +431,7 @@ TEST_CASE("record_reader: pairs may have a system text and earlier rounds, as al
   CHECK(turns[4].content == "C");
 }
 
-TEST_CASE("record_reader: of a prompt and a completion that are turns, the completion's are learnt alone") {
+TEST_CASE("record_reader: of a prompt and a completion that are turns, the completion's are learned alone") {
   const std::string user = R"({"role":"user","content":"U"})", answer = R"({"role":"assistant","content":"A"})",
                     system = R"({"role":"system","content":"S"})", tool = R"({"role":"tool","content":"T"})";
   const auto record = [](const std::string& prompt, const std::string& completion, const std::string& more = "") {
@@ -445,10 +445,10 @@ TEST_CASE("record_reader: of a prompt and a completion that are turns, the compl
   const auto turns = OneFile(record(list({system, user, answer, user}), list({answer, tool, answer}))).first().messages;
   REQUIRE(turns.size() == 7);
   const std::vector<std::string> roles = {"system", "user", "assistant", "user", "assistant", "tool", "assistant"};
-  const std::vector<bool> learnt = {true, true, false, true, true, true, true};
+  const std::vector<bool> learned = {true, true, false, true, true, true, true};
   for (std::size_t i = 0; i < turns.size(); ++i) {
     CHECK(turns[i].role == roles[i]);
-    CHECK(turns[i].learnt == learnt[i]);
+    CHECK(turns[i].learned == learned[i]);
   }
   CHECK(OneFile(record(list({user}), list({answer}), R"(,"system":"S")")).first().messages[0].content == "S");
   CHECK(OneFile(record(list({user}), list({answer}))).first().answer() == "A");
@@ -524,14 +524,14 @@ TEST_CASE("record_reader: each mark that can't be taken says why and what to wri
       {"mask",
        R"(which hides what it names with some trainers and keeps it with others; expected "loss" true or false)"},
       {"train_detail", R"(which marks parts of a turn; expected "train" true or false of a whole one)"},
-      {"completion_mask", "which is not supported; expected labels, -100 where nothing is learnt"},
-      {"assistant_masks", "which is not supported; expected labels, -100 where nothing is learnt"}};
+      {"completion_mask", "which is not supported; expected labels, -100 where nothing is learned"},
+      {"assistant_masks", "which is not supported; expected labels, -100 where nothing is learned"}};
   for (const auto& mark : refused)
     CHECK(error(R"({"text":"T",")" + mark.first + R"(":[1]})") == "d.jsonl:1: \"" + mark.first + "\", " + mark.second);
   CHECK(error(R"({"text":"T","masked":true,"loss":1,"train":0})") ==
-        "d.jsonl:1: \"loss\" and \"train\" contradict each other: one says learnt, one not");
+        "d.jsonl:1: \"loss\" and \"train\" contradict each other: one says learned, one not");
   CHECK(error(R"({"text":"T","weight":1,"masked":true})") ==
-        "d.jsonl:1: \"weight\" and \"masked\" contradict each other: one says learnt, one not");
+        "d.jsonl:1: \"weight\" and \"masked\" contradict each other: one says learned, one not");
 }
 
 TEST_CASE("record_reader: a record of an unknown kind is told with its fields and all that could be one") {

@@ -95,18 +95,18 @@ TEST_CASE("table: an empty cell is an empty text, or missing where no text is re
 
 TEST_CASE("table: marks and classes are taken as texts write them") {
   for (const std::string no : {"0", "false", "False", "FALSE", "0.0"})
-    CHECK_FALSE(table("text,weight\nT," + no + "\n").first().learnt);
+    CHECK_FALSE(table("text,weight\nT," + no + "\n").first().learned);
   for (const std::string yes : {"1", "true", "True", "1.0", ""})
-    CHECK(table("text,weight\nT," + yes + "\n").first().learnt);
+    CHECK(table("text,weight\nT," + yes + "\n").first().learned);
   CHECK(table("text,weight\nT,no\n").error() == "d.csv:2: \"weight\" is \"no\"; expected true, false, 0 or 1");
   CHECK(table("text;weight\nT;{\"a\": 1, \"a\": 2}\n").error().starts_with("d.csv:2: \"weight\" is \"{"));
   CHECK(table("text,weight\nT,2\n").error() == "d.csv:2: \"weight\" is 2; expected true, false, 0 or 1");
   CHECK(table("prompt,completion,label\nP,C,False\n").error().starts_with("d.csv:2: \"label\" is false, which marks"));
-  const auto labelled = table("prompt,completion,label\nP,C,True\n");
-  const auto labels = labelled.open();
+  const auto labeled = table("prompt,completion,label\nP,C,True\n");
+  const auto labels = labeled.open();
   (void)labels[0];
   CHECK(labels.take_unused_fields().empty());
-  CHECK(labelled.first().messages.size() == 2);
+  CHECK(labeled.first().messages.size() == 2);
   CHECK(table("text,difficulty\nT,3\n").first({.label_field = "difficulty"}).label == "3");
   CHECK(table("text,weight\nT,TRUE\n").first({.label_field = "weight"}).label == "TRUE");
 }

@@ -15,7 +15,7 @@ using data::TextBlocks;
 
 using Ids = std::vector<std::int32_t>;
 
-TEST_CASE("text_blocks: every token of a long text is learnt once, from what stands before it") {
+TEST_CASE("text_blocks: every token of a long text is learned once, from what stands before it") {
   for (const Index opening : {0, 1, 2})
     for (const Index cutoff : {4, 7, 16})
       for (Index length = opening + 1; length < 60; ++length) {
@@ -25,12 +25,12 @@ TEST_CASE("text_blocks: every token of a long text is learnt once, from what sta
         Ids text(static_cast<std::size_t>(length));
         std::iota(text.begin(), text.end(), 0);
         const TextBlocks blocks{cutoff, opening};
-        Ids learnt;
+        Ids learned;
         const Index count = blocks.count(length);
         for (Index i = 0; i < count; ++i) {
           const Example block = blocks.block(text, i);
           REQUIRE(std::ssize(block.tokens) <= cutoff);
-          REQUIRE(block.labelled() > 0 + (length == 1 ? -1 : 0));
+          REQUIRE(block.labeled() > 0 + (length == 1 ? -1 : 0));
           if (i + 1 < count) REQUIRE(std::ssize(block.tokens) == cutoff);
           for (Index o = 0; o < opening; ++o) REQUIRE(block.tokens[static_cast<std::size_t>(o)] == o);
           for (std::size_t at = 1; at < block.labels.size(); ++at) {
@@ -38,12 +38,12 @@ TEST_CASE("text_blocks: every token of a long text is learnt once, from what sta
             REQUIRE(block.labels[at] == block.tokens[at]);
             const bool follows = block.tokens[at] == block.tokens[at - 1] + 1;
             REQUIRE((follows || static_cast<Index>(at) == opening));
-            learnt.push_back(block.labels[at]);
+            learned.push_back(block.labels[at]);
           }
         }
         Ids all(static_cast<std::size_t>(length - 1));
         std::iota(all.begin(), all.end(), 1);
-        REQUIRE(learnt == all);
+        REQUIRE(learned == all);
       }
 }
 

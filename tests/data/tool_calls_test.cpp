@@ -53,7 +53,7 @@ TEST_CASE("tool calls: each call but one that begins the answer stands on a line
   CHECK(data::with_calls("A", true, {}, false) == "A");
 }
 
-TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
+TEST_CASE("tool calls: a call is learned, tools and what they return are not") {
   const test::TempFolder folder;
   io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json(test::tool_marks));
   const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());
@@ -73,7 +73,7 @@ TEST_CASE("tool calls: a call is learnt, tools and what they return are not") {
   CHECK(test::holds(tokenizer.decode(encoder.prompt(dataset[0])), "<tools>\n{\"name\": \"f\"}\n</tools>"));
 }
 
-TEST_CASE("tool calls: with train_on_last_turn_only the calls before the last answer are not learnt") {
+TEST_CASE("tool calls: with train_on_last_turn_only the calls before the last answer are not learned") {
   const test::TempFolder folder;
   io::write_file(folder / "tokenizer.json", test::byte_tokenizer_json(test::tool_marks));
   const auto tokenizer = tokenizer::Tokenizer::from_folder(folder.path());

@@ -19,7 +19,7 @@ using D = cpu::Device;
 
 namespace {
 
-/// How many numbers there are, and their magnitudes, those of neighbours with other weights.
+/// How many numbers there are, and their magnitudes, those of neighbors with other weights.
 std::string measure_of(const std::vector<double>& numbers) {
   double sum = 0;
   std::size_t others = 0;

@@ -25,7 +25,7 @@ std::string found(const std::vector<Fact>& facts, const std::string& what) {
 
 }  // namespace
 
-TEST_CASE("facts: the order of a mask's bits is recognised") {
+TEST_CASE("facts: the order of a mask's bits is recognized") {
   std::vector<bool> contract;
   Random random(3);
   for (int i = 0; i < 256; ++i) contract.push_back(random.below(2) == 1);

@@ -82,7 +82,7 @@ TEST_CASE(
   for (const auto& batch : batches.batches) {
     CHECK(batch.rows == 90);
     CHECK(batch.tokens == 90);
-    CHECK(batch.labelled == 87);
+    CHECK(batch.labeled == 87);
     CHECK(batch.pairs == 3 * 30 * 31 / 2);
     CHECK(batch.windowed.empty());
   }

@@ -253,22 +253,22 @@ def load(folder, adapter=None, modules_to_save=None):
 
 
 def sequences(count, generator, vocabulary):
-    """Ragged sequences with a prompt that isn't labelled; some have one label, or none."""
+    """Ragged sequences with a prompt that isn't labeled; some have one label, or none."""
     result = []
     for i in range(count):
         length = [2, 23, 9, 14, 5, 17, 11, 7][i % 8] + int(torch.randint(0, 4, (1,), generator=generator)) * (i >= 8)
         ids = torch.randint(1, vocabulary, (length,), generator=generator).tolist()
-        prompt = [1, 6, 0, length, 4, length - 1, 3, 2][i % 8]  # 0: all labelled; length: none
+        prompt = [1, 6, 0, length, 4, length - 1, 3, 2][i % 8]  # 0: all labeled; length: none
         result.append(dict(input_ids=ids, labels=[-100] * prompt + ids[prompt:]))
     return result
 
 
-def labelled(batch):
+def labeled(batch):
     return sum(label != -100 for sequence in batch for label in sequence["labels"][1:])
 
 
 def loss_sum(model, sequence):
-    """-log p over the labelled tokens of one sequence, and its logits (S, V)."""
+    """-log p over the labeled tokens of one sequence, and its logits (S, V)."""
     ids = torch.tensor([sequence["input_ids"]])
     logits = model(input_ids=ids).logits[0]
     assert logits.dtype == torch.float64
@@ -277,7 +277,7 @@ def loss_sum(model, sequence):
 
 
 def perplexity(model, data, window):
-    """exp of the mean negative log likelihood over all labelled tokens, longer sequences in windows of `window` tokens,
+    """exp of the mean negative log likelihood over all labeled tokens, longer sequences in windows of `window` tokens,
     each half a window on, where a token is scored in the first window that holds it. After transformers' page
     "Perplexity of fixed-length models", with labels."""
     total, count = 0.0, 0
@@ -286,14 +286,14 @@ def perplexity(model, data, window):
         for begin in range(0, len(ids), max(1, window // 2)):
             end = min(begin + window, len(ids))
             fresh = [-100] * (max(scored, begin) - begin) + labels[max(scored, begin):end]
-            if labelled([dict(labels=fresh)]) > 0:
+            if labeled([dict(labels=fresh)]) > 0:
                 part = dict(input_ids=ids[begin:end], labels=fresh)
                 total += loss_sum(model, part)[0].item()
-                count += labelled([part])
+                count += labeled([part])
             scored = end
             if end == len(ids):
                 break
-    return dict(window=window, labelled=count, loss=total / count, perplexity=math.exp(total / count))
+    return dict(window=window, labeled=count, loss=total / count, perplexity=math.exp(total / count))
 
 
 def adapter_tensors(model, of):
@@ -317,11 +317,11 @@ def train(model, data, t, optimizer=None):
         at += len(batch)
         total = 0.0
         for sequence in batch:
-            loss = loss_sum(model, sequence)[0] / labelled(batch)
+            loss = loss_sum(model, sequence)[0] / labeled(batch)
             loss.backward()
             total += loss.item()
         norm = torch.nn.utils.clip_grad_norm_(params, t["max_grad_norm"]).item()
-        log.append(dict(loss=total, grad_norm=norm, learning_rate=schedule.get_last_lr()[0], labelled=labelled(batch)))
+        log.append(dict(loss=total, grad_norm=norm, learning_rate=schedule.get_last_lr()[0], labeled=labeled(batch)))
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
@@ -355,8 +355,8 @@ def make(folder, family, rule, seed):
     tensors, loss, logits = {}, 0.0, []
     for sequence in evaluation:
         part, rows = loss_sum(model, sequence)
-        (part / labelled(evaluation)).backward()
-        loss += part.item() / labelled(evaluation)
+        (part / labeled(evaluation)).backward()
+        loss += part.item() / labeled(evaluation)
         logits.append(rows.detach())
     tensors["logits"] = torch.cat(logits).float().contiguous()
     tensors.update({"gradient." + name: value for name, value in adapter_tensors(model, lambda p: p.grad).items()})
@@ -370,12 +370,12 @@ def make(folder, family, rule, seed):
     tensors.update({"final." + name: value for name, value in final.items()})
     write_json(os.path.join(folder, "perplexity.json"), windows)
     with torch.no_grad():
-        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labeled(evaluation)
     save_file(tensors, os.path.join(folder, "reference.safetensors"))
     stored = load_file(os.path.join(folder, "adapter", "adapter_model.safetensors"))
     assert set(stored) == set(start) and all(torch.equal(stored[n].double(), start[n]) for n in start)
     write_json(os.path.join(folder, "reference.json"), dict(
-        versions=versions(), evaluation=evaluation, loss=loss, final_loss=final_loss, labelled=labelled(evaluation),
+        versions=versions(), evaluation=evaluation, loss=loss, final_loss=final_loss, labeled=labeled(evaluation),
         inverse_frequencies=frequencies[0].tolist(), training=training, data=data, steps=steps,
         **({"window_inverse_frequencies": frequencies[1].tolist()} if len(frequencies) > 1 else {})))
     update = math.sqrt(sum((final[n] - start[n]).pow(2).sum().item() for n in final))
@@ -390,14 +390,14 @@ def make_long(folder, seed):
     ids = torch.randint(1, model.config.vocab_size, (700,), generator=generator).tolist()
     sequence = dict(input_ids=ids, labels=[-100] * 100 + ids[100:])
     loss, logits = loss_sum(model, sequence)
-    loss = loss / labelled([sequence])
+    loss = loss / labeled([sequence])
     loss.backward()
     rows = [0, 199, 200, 255, 256, 511, 512, 699]
     tensors = {"gradient." + n: value.float() for n, value in adapter_tensors(model, lambda p: p.grad).items()}
     save_file(dict(tensors, logits=logits.detach()[rows].float().contiguous()),
               os.path.join(folder, "long.safetensors"))
     write_json(os.path.join(folder, "long.json"), dict(
-        versions=versions(), evaluation=[sequence], labelled=labelled([sequence]), loss=loss.item(), rows=rows))
+        versions=versions(), evaluation=[sequence], labeled=labeled([sequence]), loss=loss.item(), rows=rows))
 
 
 def make_loraplus(folder):
@@ -414,7 +414,7 @@ def make_loraplus(folder):
               os.path.join(folder, "loraplus.safetensors"))
     evaluation = reference["evaluation"]
     with torch.no_grad():
-        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labeled(evaluation)
     write_json(os.path.join(folder, "loraplus.json"), dict(
         versions=versions(), evaluation=evaluation, final_loss=final_loss, training=t, data=reference["data"],
         steps=steps))
@@ -431,14 +431,14 @@ def make_additional(folder):
     save_file({"final." + n: v.float() for n, v in final.items()}, os.path.join(folder, "additional.safetensors"))
     evaluation = reference["evaluation"]
     with torch.no_grad():
-        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labeled(evaluation)
     write_json(os.path.join(folder, "additional.json"), dict(
         versions=versions(), evaluation=evaluation, final_loss=final_loss, training=t, data=reference["data"],
         steps=steps))
 
 
 def sequences_in_common(count, generator, vocabulary):
-    """Records that begin alike: 16 tokens that all have, then 16 of one of two documents; the answer is labelled."""
+    """Records that begin alike: 16 tokens that all have, then 16 of one of two documents; the answer is labeled."""
     draw = lambda length: torch.randint(1, vocabulary, (length,), generator=generator).tolist()
     system, documents = draw(16), [draw(16), draw(16)]
     result = []
@@ -462,7 +462,7 @@ def make_shared(folder, seed):
     save_file({"final." + n: v for n, v in adapter_tensors(model, lambda p: p).items()},
               os.path.join(folder, "shared.safetensors"))
     with torch.no_grad():
-        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labeled(evaluation)
     write_json(os.path.join(folder, "shared.json"), dict(
         versions=versions(), evaluation=evaluation, final_loss=final_loss, training=t, data=data, steps=steps))
 
@@ -472,14 +472,14 @@ U64 = (1 << 64) - 1
 
 def mix_key(seed, *words):
     """As in lora/core/random.hpp."""
-    def finalise(z):
+    def finalize(z):
         z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & U64
         z = (z ^ z >> 27) * 0x94D049BB133111EB & U64
         return z ^ z >> 31
 
-    state = finalise(seed + 0x9E3779B97F4A7C15 & U64)
+    state = finalize(seed + 0x9E3779B97F4A7C15 & U64)
     for word in words:
-        state = finalise(state * 0x9E3779B97F4A7C15 + word + 0x632BE59BD9B4E019 & U64)
+        state = finalize(state * 0x9E3779B97F4A7C15 + word + 0x632BE59BD9B4E019 & U64)
     return state
 
 
@@ -512,7 +512,7 @@ def make_neftune(folder):
 
         torch.Tensor.uniform_ = uniform
         try:
-            part = loss_sum(model, sequence)[0] / labelled(evaluation)
+            part = loss_sum(model, sequence)[0] / labeled(evaluation)
             part.backward()
         finally:
             torch.Tensor.uniform_ = drawn
@@ -521,7 +521,7 @@ def make_neftune(folder):
     tensors = {"gradient." + n: v.float() for n, v in adapter_tensors(model, lambda p: p.grad).items()}
     save_file(tensors, os.path.join(folder, "neftune.safetensors"))
     write_json(os.path.join(folder, "neftune.json"), dict(
-        versions=versions(), evaluation=evaluation, loss=loss, labelled=labelled(evaluation),
+        versions=versions(), evaluation=evaluation, loss=loss, labeled=labeled(evaluation),
         neftune_noise_alpha=alpha, random_key=random_key))
 
 
@@ -531,7 +531,7 @@ def make_full(folder, rule):
     model, _ = load(folder)
     evaluation, tensors, loss = reference["evaluation"], {}, 0.0
     for sequence in evaluation:
-        part = loss_sum(model, sequence)[0] / labelled(evaluation)
+        part = loss_sum(model, sequence)[0] / labeled(evaluation)
         part.backward()
         loss += part.item()
     tensors.update({"gradient." + n: p.grad.float().contiguous() for n, p in model.named_parameters()})
@@ -540,10 +540,10 @@ def make_full(folder, rule):
     steps = train(model, reference["data"], training)
     tensors.update({"final." + n: p.detach().float().contiguous() for n, p in model.named_parameters()})
     with torch.no_grad():
-        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labelled(evaluation)
+        final_loss = sum(loss_sum(model, sequence)[0].item() for sequence in evaluation) / labeled(evaluation)
     save_file(tensors, os.path.join(folder, "full.safetensors"))
     write_json(os.path.join(folder, "full.json"), dict(
-        versions=versions(), evaluation=evaluation, loss=loss, final_loss=final_loss, labelled=labelled(evaluation),
+        versions=versions(), evaluation=evaluation, loss=loss, final_loss=final_loss, labeled=labeled(evaluation),
         training=training, data=reference["data"], steps=steps))
     print(f"{os.path.basename(folder)}, whole: loss {loss:.4f} -> {final_loss:.4f}, gradient norms "
           f"{[round(s['grad_norm'], 3) for s in steps]}")
@@ -576,7 +576,7 @@ def make_rotary(path):
 
 
 # Adapters that are plain LoRA once they are saved. "stored": the type of the file; "converted": saved as what it adds to
-# the weights that the base had before its initialisation changed them.
+# the weights that the base had before its initialization changed them.
 PLAIN = {
     "all": dict(target_modules=ALL),
     "subset": dict(r=3, lora_alpha=5, target_modules=["q_proj", "v_proj"]),
@@ -696,7 +696,7 @@ def make_adapters(out, base):
 
 def mean_loss(model, data):
     with torch.no_grad():
-        return sum(loss_sum(model, sequence)[0].item() for sequence in data) / labelled(data)
+        return sum(loss_sum(model, sequence)[0].item() for sequence in data) / labeled(data)
 
 
 def make_heads(out, base):

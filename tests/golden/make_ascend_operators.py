@@ -13,7 +13,7 @@ the order of the C function: null, a number, a truth value, a text, or an object
     "shape"   an aclTensor of "dtype". If "strides", "offset" and "storage" (all in elements) are missing, it is
               contiguous. "in": the tensor of the file with its numbers before the call, in row-major order whatever
               the strides are ("triu": ones above the diagonal, too many for a file); without it the operator must not
-              read it. "want": the tensor with its numbers afterwards, to the bit or, with "tolerance", to within that
+              read it. "want": the tensor with its numbers afterward, to the bit or, with "tolerance", to within that
               much and one unit in the last place. Dimensions of 1 in the file are to be expanded; tensors of more
               than 4 dimensions are stored as one. BOOL is stored as U8.
 

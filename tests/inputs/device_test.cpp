@@ -72,8 +72,8 @@ TEST_CASE("device: a program that was built without NPUs says so, however they a
     config.device = name;
     CHECK(test::message_of<ConfigError>([&] { inputs::with_device(config, [](auto&) {}); }) ==
           concat("key device: given ", std::string_view(name),
-                 ", but this program was built without Ascend NPUs; allowed: cpu, or a program that links "
-                 "lora::ascend"));
+                 ", but this program was built without Ascend NPUs; allowed: cpu; hint: a program that links "
+                 "lora::ascend has them"));
   }
   config.device = "auto";
   CHECK(inputs::with_device(config, [](auto& dev) { return dev.threads(); }) == 1);

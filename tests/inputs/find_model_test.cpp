@@ -207,13 +207,14 @@ TEST_CASE("find_model: one adapter is taken, no whole model and no list") {
     CHECK(holds(said_of_adapter(folder / name), "holds a whole model; allowed: an adapter folder"));
   for (const char* name : {"a", "b", "c,d"}) write(folder / name / "adapter_config.json");
   CHECK(find_adapter((folder / "c,d").native()) == folder / "c,d");
-  CHECK(holds(said_of_adapter("x,y"), "given x,y, allowed: one adapter; to use several, "));
+  CHECK(holds(said_of_adapter("x,y"), "given x,y, allowed: one adapter; hint: to use several, "));
   CHECK_THROWS_AS(find_adapter("x-y"), IoError);
   const std::string both = (folder / "a").native() + "," + (folder / "b").native();
-  CHECK(said_of_adapter(both) ==
-        "key adapter_name_or_path: given " + both +
-            ", allowed: one adapter; to use several, write one into the base with the command merge, and give what "
-            "comes of it as model_name_or_path with the next");
+  CHECK(
+      said_of_adapter(both) ==
+      "key adapter_name_or_path: given " + both +
+          ", allowed: one adapter; hint: to use several, write one into the base with the command merge, and give what "
+          "comes of it as model_name_or_path with the next");
 }
 
 TEST_CASE("find_model: what a folder is instead is told in full, with the key that it belongs to") {

@@ -97,7 +97,7 @@ TEST_CASE("records: however a step is split, each record keeps its place, and th
       }
     }
     for (Index sample = step.begin; sample < step.end; ++sample)
-      if (records[order[sample]].labelled() > 0) expected.emplace(order[sample], sample - step.begin);
+      if (records[order[sample]].labeled() > 0) expected.emplace(order[sample], sample - step.begin);
     CHECK(found == expected);
     CHECK(expected.size() < static_cast<std::size_t>(step.end - step.begin));
   }
@@ -136,7 +136,7 @@ TEST_CASE("records: filling by tokens takes no more micro-batches than the order
     Index filled = tokens + 1;
     for (Index sample = 0; sample < Samples::count; ++sample) {
       const data::Example example = records[order[sample]];
-      if (example.labelled() == 0) continue;
+      if (example.labeled() == 0) continue;
       const auto length = static_cast<Index>(example.tokens.size());
       if (filled + length > tokens) {
         ++in_order;
@@ -192,7 +192,7 @@ TEST_CASE("records: a survey of many records encodes some and reads all") {
   }
 }
 
-TEST_CASE("records: long texts are cut so that all of them is learnt, and others stay as they are") {
+TEST_CASE("records: long texts are cut so that all of them is learned, and others stay as they are") {
   const test::TempFolder folder;
   io::write_file(folder / "tokenizer.json", std::string_view(test::byte_tokenizer_json()));
   io::write_file(folder / "tokenizer_config.json", std::string_view(R"({"eos_token":"<|im_end|>"})"));
@@ -214,18 +214,18 @@ TEST_CASE("records: long texts are cut so that all of them is learnt, and others
     const auto sequences = records.sequences_of(all);
     CHECK(records.sequences_of(some).size() == (cuts ? 11 : 2));
     CHECK(sequences.size() == records.size());
-    std::string learnt;
+    std::string learned;
     for (const Index i : records.sequences_of(some).numbers()) {
       const auto example = records[i];
       CHECK(example.tokens.size() <= 11);
       CHECK(example.record == (i == 0 ? 0 : 1));
       CHECK(example.truncated == (!cuts && i == 1));
       for (std::size_t at = 1; i > 0 && at < example.labels.size(); ++at)
-        if (example.labels[at] >= 0) learnt += tokenizer.decode(std::vector{example.labels[at]});
+        if (example.labels[at] >= 0) learned += tokenizer.decode(std::vector{example.labels[at]});
     }
-    CHECK(learnt == (cuts ? words.substr(1) + "<|im_end|>" : words.substr(1, 10)));
-    CHECK(records[records.size() - 2].labelled() == 9);
-    CHECK(records[records.size() - 1].labelled() == 0);
+    CHECK(learned == (cuts ? words.substr(1) + "<|im_end|>" : words.substr(1, 10)));
+    CHECK(records[records.size() - 2].labeled() == 9);
+    CHECK(records[records.size() - 1].labeled() == 0);
     const auto summary = records.survey(dev, sequences);
     CHECK(summary.truncated() == (cuts ? 1 : 2));
     CHECK(summary.text().starts_with(cuts ? "13 blocks of 4 records, " : "4 records, "));
@@ -502,7 +502,7 @@ TEST_CASE("records: classes are found in all of many records, and those without 
 }
 
 TEST_CASE(
-    "records: without a limit of tokens a micro-batch has so many neighbouring places, counted from the unit's first") {
+    "records: without a limit of tokens a micro-batch has so many neighboring places, counted from the unit's first") {
   const Samples samples;
   const inputs::Records records = samples.open();
   std::vector<Index> all(24);
@@ -552,7 +552,7 @@ TEST_CASE("records: blocks that a survey passes over are counted, and their leng
   CHECK(part.text().starts_with("4 blocks of 2 records, judged by 1 of them: about 20 tokens, "));
 }
 
-TEST_CASE("records: a long text that is malformed, or is not learnt, is not cut") {
+TEST_CASE("records: a long text that is malformed, or is not learned, is not cut") {
   const auto tokenizer = tokenizer::Tokenizer::from_json(test::byte_tokenizer_json(), "test");
   const std::string longer(30, 'x');
   data::RecordLists lists;
@@ -564,7 +564,7 @@ TEST_CASE("records: a long text that is malformed, or is not learnt, is not cut"
                           data::Encoder(&tokenizer, std::nullopt, {.cutoff_len = 10})};
   records.cut_texts(threads);
   CHECK(records.size() == 5);  // 29 tokens behind the first, 9 a block
-  CHECK(records[0].labelled() == 0);
+  CHECK(records[0].labeled() == 0);
   CHECK(records[0].truncated);
   CHECK(records.record_of(1) == 1);
   CHECK(records.has_blocks());
@@ -610,7 +610,7 @@ TEST_CASE("records: a survey goes through more records than are read at once, an
   const auto whole = records.survey(threads, all);
   CHECK(whole.records() == count);
   CHECK(whole.tokens() == 515 * 2 + 515 * 3 + 5 + 6);
-  CHECK(whole.labelled() == whole.tokens() - count);
+  CHECK(whole.labeled() == whole.tokens() - count);
   CHECK(whole.length_at(1) == 9);
   CHECK(whole.longest_record() == longest);
   const auto part = records.survey(threads, all, 10);  // each 103rd

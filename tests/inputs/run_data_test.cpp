@@ -32,7 +32,7 @@ struct Shelf {
 
   Shelf() { config.dataset = {"mine"}; }
 
-  /// Records of three tokens, the last of which is learnt.
+  /// Records of three tokens, the last of which is learned.
   void add_tokens(const std::string& list, int count, std::int32_t label = 3) {
     for (int i = 0; i < count; ++i)
       lists[list].add(io::Json{{"input_ids", {1, 2, 3}}, {"labels", {-100, -100, label}}});
@@ -120,14 +120,14 @@ TEST_CASE("run data: records are of the kind that a file of settings calls them"
   CHECK(test::holds(shelf.told<ConfigError>(), "key stage: given pt, but other begins with a conversation; allowed: "));
 }
 
-TEST_CASE("run data: of what nothing can be learnt or evaluated the cause is told") {
+TEST_CASE("run data: of what nothing can be learned or evaluated the cause is told") {
   const test::Quiet quiet;
   const std::string nothing = "mine: there is nothing to learn: ";
   Shelf shelf;
   shelf.add_tokens("mine", 2, -100);
   CHECK(shelf.surveyed() ==
         nothing +
-            "no record has a labelled token: they, or their answers, are marked as not learnt, such as by "
+            "no record has a labeled token: they, or their answers, are marked as not learned, such as by "
             "\"weight\" 0, or their labels are all -100");
   shelf.add_tokens("more", 1, -100);
   shelf.config.dataset = {"mine", "more"};
@@ -138,19 +138,19 @@ TEST_CASE("run data: of what nothing can be learnt or evaluated the cause is tol
   const auto alone = shelf.open().survey(shelf.threads, shelf.config);
   CHECK((alone.train.records() == 3 && alone.train.tokens() == 9 && alone.eval.records() == 0));
   shelf.config.cutoff_len = 2;
-  CHECK(shelf.surveyed() == nothing + "not one token is labelled within cutoff_len 2");
+  CHECK(shelf.surveyed() == nothing + "not one token is labeled within cutoff_len 2");
   shelf.config.stages = {{.until_step = 1, .cutoff_len = 1}, {}};
-  CHECK(shelf.surveyed() == nothing + "not one token is labelled within cutoff_len 2");
+  CHECK(shelf.surveyed() == nothing + "not one token is labeled within cutoff_len 2");
   shelf.config.stages.clear();
   shelf.config.cutoff_len = 3;
   shelf.add_tokens("other", 2, -100);
   shelf.config.eval_dataset = {"other"};
-  CHECK(shelf.surveyed() == "nothing to evaluate: not one token of the evaluation records is labelled");
+  CHECK(shelf.surveyed() == "nothing to evaluate: not one token of the evaluation records is labeled");
   shelf.add_tokens("other", 1);
   CHECK(shelf.surveyed() == "nothing was thrown");
   const auto found = shelf.open().survey(shelf.threads, shelf.config);
-  CHECK((found.train.records() == 3 && found.train.labelled() == 1));
-  CHECK((found.eval.records() == 3 && found.eval.labelled() == 1));
+  CHECK((found.train.records() == 3 && found.train.labeled() == 1));
+  CHECK((found.eval.records() == 3 && found.eval.labeled() == 1));
   shelf.config.eval_predict = true;
   CHECK(shelf.surveyed() == "key eval_predict: given true, allowed: false where the model has no tokenizer files");
   shelf.write_tokenizer();
@@ -320,8 +320,8 @@ TEST_CASE("run data: long texts are cut to train on, and read whole to evaluate 
   CHECK(data.eval()[0].tokens.size() == 20);
   CHECK(data.eval().encoder().options().train_on_prompt);
   const auto found = data.survey(shelf.threads, shelf.config);
-  CHECK((found.train.records() == 4 && found.train.labelled() == 29 + 4));
-  CHECK((found.eval.records() == 1 && found.eval.labelled() == 19));
+  CHECK((found.train.records() == 4 && found.train.labeled() == 29 + 4));
+  CHECK((found.eval.records() == 1 && found.eval.labeled() == 19));
 }
 
 TEST_CASE("run data: of the records to evaluate those with an answer are answered") {

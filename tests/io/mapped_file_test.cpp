@@ -125,7 +125,7 @@ TEST_CASE("mapped_file: address space is given back, also of what is refused") {
   CHECK_FALSE(is_mapped(folder / "pointer"));
 }
 
-TEST_CASE("tensor_file: to compare tensors keeps few pages of their files resident, and none afterwards") {
+TEST_CASE("tensor_file: to compare tensors keeps few pages of their files resident, and none afterward") {
   const test::TempFolder folder;
   constexpr std::size_t size = std::size_t{96} << 20;
   io::write_file(folder / "a", std::string_view("begin"));

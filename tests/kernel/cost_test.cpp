@@ -28,7 +28,7 @@ Profile::Node recorded(D& dev, const std::function<void()>& call) {
   Profile profile;
   dev.set_profile(&profile);
   {
-    const Span step(dev, Profile::Kind::step, "step");
+    const ProfileScope step(dev, Profile::Kind::step, "step");
     call();
   }
   dev.set_profile(nullptr);

@@ -155,7 +155,7 @@ TEST_CASE("embedding: the table's gradient adds the rows of a token in their ord
   });
 }
 
-TEST_CASE("embedding: the noise is the one that the contract defines, and depends on no neighbour") {
+TEST_CASE("embedding: the noise is the one that the contract defines, and depends on no neighbor") {
   each_backend_and_type([]<class D, class T>() {
     using A = Accum<T>;
     const kernel::EmbeddingNoise rule{5, 0x0123456789ABCDEFu};

@@ -40,7 +40,7 @@ TEST_CASE("optimizer: adamw equals the formula step after step") {
             w[i] -= 0.01 * 0.1 * w[i];
             w[i] -= 0.01 / (1 - std::pow(0.9, t)) * mean[i] / (std::sqrt(square[i] / (1 - std::pow(0.999, t))) + 1e-8);
             // A step moves a value by at most lr / √(1 − β₂) = 0.32; its error is a few roundings of the mean, which
-            // may have cancelled from gradients below 0.5 at a root of v that is at least √(0.001) of the largest.
+            // may have canceled from gradients below 0.5 at a root of v that is at least √(0.001) of the largest.
             bound[i] += roundoff<A> * (3 * std::fabs(w[i]) + 0.01 * 40);
           }
           kernel::adamw<T>(dev, step, grad.in(), value.view(), m.view(), v.view());

@@ -137,7 +137,7 @@ TEST_CASE("kernel shapes: a profile counts the bytes of each operand in its own 
     Profile profile;
     dev.set_profile(&profile);
     {
-      const Span step(dev, Profile::Kind::step, "step");
+      const ProfileScope step(dev, Profile::Kind::step, "step");
       call();
     }
     dev.set_profile(nullptr);

@@ -157,7 +157,7 @@ TEST_CASE("adapter: a tensor that holds no finite number is refused") {
   }
 }
 
-TEST_CASE("adapter: one that a step has spoilt is not saved, and what was there stays") {
+TEST_CASE("adapter: one that a step has spoiled is not saved, and what was there stays") {
   const TempFolder folder;
   write_random_model(folder / "base", {});
   model::AdapterConfig config;

@@ -537,7 +537,7 @@ TEST_CASE("config: rope scaling in GGUF metadata") {
   refused("\"qwen2.rope.scaling.yarn_log_multiplier\" is 0.5", "yarn", 4.0f, "scaling.yarn_log_multiplier", 0.5f);
 }
 
-TEST_CASE("config: Llama 3.1's scaling is recognised in rope_freqs.weight, another is kept but not written") {
+TEST_CASE("config: Llama 3.1's scaling is recognized in rope_freqs.weight, another is kept but not written") {
   GgufFile file("llama");
   file.shape.head_dim = 64;
   const auto with = [&](const std::vector<float>& factors) {

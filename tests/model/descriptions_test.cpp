@@ -110,14 +110,14 @@ TEST_CASE("descriptions: an expression fits a part of a name or all of it") {
 
 TEST_CASE("descriptions: evaluations add up, and tell means and perplexity") {
   model::Evaluation a{
-      .step = 3, .loss_sum = 6, .labelled = 4, .correct = 1, .records = 2, .tokens = 9, .computed_tokens = 7};
+      .step = 3, .loss_sum = 6, .labeled = 4, .correct = 1, .records = 2, .tokens = 9, .computed_tokens = 7};
   CHECK(a.loss() == 1.5);
   CHECK(a.perplexity() == std::exp(1.5));
   CHECK(a.token_accuracy() == 0.25);
   CHECK_FALSE(a.stopped);
   const model::Evaluation b{.step = 5,
                             .loss_sum = 1,
-                            .labelled = 2,
+                            .labeled = 2,
                             .correct = 2,
                             .records = 3,
                             .tokens = 4,
@@ -125,7 +125,7 @@ TEST_CASE("descriptions: evaluations add up, and tell means and perplexity") {
                             .stopped = true};
   model::Evaluation sum = a;
   sum += b;
-  CHECK((sum.step == 3 && sum.loss_sum == 7 && sum.labelled == 6 && sum.correct == 3));
+  CHECK((sum.step == 3 && sum.loss_sum == 7 && sum.labeled == 6 && sum.correct == 3));
   CHECK((sum.records == 5 && sum.tokens == 13 && sum.computed_tokens == 10 && sum.stopped));
   sum = b;
   sum += a;

@@ -1,4 +1,4 @@
-// The loss of labelled rows: in parts of the head's rows, and given up where a stop is asked for.
+// The loss of labeled rows: in parts of the head's rows, and given up where a stop is asked for.
 
 #include <doctest/doctest.h>
 
@@ -67,11 +67,11 @@ TEST_CASE("evaluation: more rows than the head takes at once add up to those of 
   for (Index sequence = 0; sequence < 3; ++sequence) {
     const auto one = s.evaluate(Subject::batch_of(sequence, 1));
     alone.loss_sum += one.loss_sum;
-    alone.labelled += one.labelled;
+    alone.labeled += one.labeled;
     alone.correct += one.correct;
   }
-  CHECK(together.labelled == 3 * 399);
-  CHECK(together.labelled == alone.labelled);
+  CHECK(together.labeled == 3 * 399);
+  CHECK(together.labeled == alone.labeled);
   CHECK(together.correct == alone.correct);
   CHECK_FALSE(together.stopped);
   // Sums of 64 terms (the width of the model's widest product) in another order, in each of 1,197 independent losses.
@@ -86,12 +86,12 @@ TEST_CASE("evaluation: one that is asked to stop forms no further layer and says
     const std::atomic<int> stop{signal};
     model::Evaluation result;
     {
-      const Span step(s.dev, Profile::Kind::step, "step");
+      const ProfileScope step(s.dev, Profile::Kind::step, "step");
       result = s.evaluate(Subject::batch_of(0, 1), &stop);
     }
     s.dev.set_profile(nullptr);
     CHECK(result.stopped == (signal != 0));
-    CHECK(result.labelled == (signal != 0 ? 0 : 399));
+    CHECK(result.labeled == (signal != 0 ? 0 : 399));
     Index layers = 0;
     for (const auto& node : profile.nodes())
       if (node.kind == Profile::Kind::kernel && node.family == "attention") layers += node.calls;
@@ -101,16 +101,16 @@ TEST_CASE("evaluation: one that is asked to stop forms no further layer and says
   CHECK(layers_of(15) == 0);
 }
 
-TEST_CASE("evaluation: the loss of each labelled row is told in order, and labels that no logit exceeds are counted") {
+TEST_CASE("evaluation: the loss of each labeled row is told in order, and labels that no logit exceeds are counted") {
   Subject s;
   data::Batch batch = Subject::batch_of(0, 1);
   for (std::size_t i = 0; i < batch.labels.size(); ++i)
     if (i % 3 != 0) batch.labels[i] = ignore_index;
-  batch.labelled = std::count_if(batch.labels.begin(), batch.labels.end(), [](auto l) { return l != ignore_index; });
+  batch.labeled = std::count_if(batch.labels.begin(), batch.labels.end(), [](auto l) { return l != ignore_index; });
   std::vector<double> losses;
   const auto result = s.decoder.evaluate(s.dev, batch, nullptr, &losses);
-  REQUIRE(static_cast<Index>(losses.size()) == batch.labelled);
-  CHECK(result.labelled == batch.labelled);
+  REQUIRE(static_cast<Index>(losses.size()) == batch.labeled);
+  CHECK(result.labeled == batch.labeled);
   double sum = 0;
   for (const double loss : losses) {
     CHECK(loss > 0);
@@ -135,8 +135,8 @@ TEST_CASE("evaluation: the loss of each labelled row is told in order, and label
   CHECK(result.correct == best);
   batch.labels.assign(batch.labels.size(), ignore_index);
   const auto none = s.decoder.evaluate(s.dev, batch, nullptr, &losses);
-  CHECK((none.labelled == 0 && none.loss_sum == 0 && none.correct == 0 && !none.stopped));
-  CHECK(static_cast<std::size_t>(result.labelled) == losses.size());  // nothing was added
+  CHECK((none.labeled == 0 && none.loss_sum == 0 && none.correct == 0 && !none.stopped));
+  CHECK(static_cast<std::size_t>(result.labeled) == losses.size());  // nothing was added
 }
 
 TEST_CASE("evaluation: tokens and labels that are not in the vocabulary are named, where they count") {

@@ -68,7 +68,7 @@ TEST_CASE("finite: a model to train is refused for one number of its tensors, of
   }
 }
 
-TEST_CASE("finite: of several tensors the first that is spoilt is named, and integers are passed over") {
+TEST_CASE("finite: of several tensors the first that is spoiled is named, and integers are passed over") {
   const test::TempFolder folder;
   const test::RandomModel shape;
   auto tensors = test::random_tensors(shape);
@@ -87,7 +87,7 @@ TEST_CASE("finite: of several tensors the first that is spoilt is named, and int
   CHECK(model::extreme_number(dev, source, nullptr).tensor == first);
 }
 
-TEST_CASE("finite: every row of a quantised tensor is looked at") {
+TEST_CASE("finite: every row of a quantized tensor is looked at") {
   constexpr Index rows = 5, cols = 64;
   const auto row_bytes = static_cast<std::size_t>(bytes_of(DType::q8_0, cols));
   std::vector<std::byte> bytes(rows * row_bytes);

@@ -59,7 +59,7 @@ std::vector<Sequence> sequences_of(const io::Json& json) {
 
 /// Sequences end to end; each row's label is the token that follows it.
 struct Batch : nn::Batch {
-  Index labelled = 0;
+  Index labeled = 0;
 
   /// What they have in common at their beginning lies there once.
   static Batch shared(std::span<const Sequence> sequences) {
@@ -72,7 +72,7 @@ struct Batch : nn::Batch {
     CHECK(batch.rows() < batch.sequence_tokens);
     Batch result({});
     static_cast<nn::Batch&>(result) = batch;
-    result.labelled = batch.labelled;
+    result.labeled = batch.labeled;
     return result;
   }
 
@@ -84,7 +84,7 @@ struct Batch : nn::Batch {
         positions.push_back(static_cast<std::int32_t>(i));
         sequence_index.push_back(static_cast<std::int32_t>(segments.size()));
         labels.push_back(i + 1 < sequence.labels.size() ? sequence.labels[i + 1] : -100);
-        labelled += labels.back() == -100 ? 0 : 1;
+        labeled += labels.back() == -100 ? 0 : 1;
       }
       segments.push_back({begin, static_cast<Index>(tokens.size())});
     }
@@ -195,7 +195,7 @@ void check_logits_and_loss(const std::string& family, const std::string& referen
                            const Tolerance& allowed = tolerance<T>) {
   Fixture<T> f(family, reference);
   const Batch batch(sequences_of(f.json.at("evaluation")));
-  REQUIRE(batch.labelled == f.json.at("labelled").template get<Index>());
+  REQUIRE(batch.labeled == f.json.at("labeled").template get<Index>());
 
   std::vector<std::int32_t> rows(batch.tokens.size());
   std::iota(rows.begin(), rows.end(), 0);
@@ -206,8 +206,8 @@ void check_logits_and_loss(const std::string& family, const std::string& referen
 
   const double loss = f.json.at("loss").template get<double>();
   const auto evaluation = f.model.evaluate(f.dev, batch);
-  CHECK(evaluation.labelled == batch.labelled);
-  CHECK(std::fabs(evaluation.loss_sum / static_cast<double>(batch.labelled) - loss) < allowed.loss * loss);
+  CHECK(evaluation.labeled == batch.labeled);
+  CHECK(std::fabs(evaluation.loss_sum / static_cast<double>(batch.labeled) - loss) < allowed.loss * loss);
 }
 
 template <class T>
@@ -217,7 +217,7 @@ void check_gradients(const std::string& family, const std::string& reference = "
     Fixture<T> f(family, reference);
     f.model.recompute(recomputed);
     const Batch batch(sequences_of(f.json.at("evaluation")));
-    const double count = static_cast<double>(batch.labelled), loss = f.json.at("loss").template get<double>();
+    const double count = static_cast<double>(batch.labeled), loss = f.json.at("loss").template get<double>();
     CHECK(std::fabs(f.train(batch, 1 / count) / count - loss) < allowed.loss * loss);
     const auto gradients = f.trained(true);
     std::size_t stored = 0;
@@ -248,7 +248,7 @@ void check_long(const std::string& family, bool gradients = true) {
 template <class T>
 std::map<std::string, std::vector<double>> outcome_of(Fixture<T>& f) {
   const Batch batch(sequences_of(f.json.at("evaluation")));
-  const double count = static_cast<double>(batch.labelled), loss = f.train(batch, 1 / count) / count;
+  const double count = static_cast<double>(batch.labeled), loss = f.train(batch, 1 / count) / count;
   std::vector<std::int32_t> every(batch.tokens.size());
   std::iota(every.begin(), every.end(), 0);
   const auto logits = f.model.logits(f.dev, nn::Pass<D, T>(f.dev, batch), every);
@@ -347,7 +347,7 @@ void check_training(const std::string& family, const std::string& reference = "r
     double loss = 0, count = 0;
     std::vector<Batch> batches;
     for (std::size_t i = 0; i < accumulation; ++i, left = left.subspan(micro_batch))
-      count += static_cast<double>(batches.emplace_back(batch_of(left.first(micro_batch))).labelled);
+      count += static_cast<double>(batches.emplace_back(batch_of(left.first(micro_batch))).labeled);
     f.model.params().zero_grad(f.dev);
     for (const auto& batch : batches) loss += f.train(batch, 1 / count) / count;
 
@@ -357,7 +357,7 @@ void check_training(const std::string& family, const std::string& reference = "r
     const double norm = std::sqrt(to_host(f.dev, squares.view())[0]);
     const double rate = number("learning_rate") * schedule.factor(step++);
     const auto at = [&](const char* key) { return expected.at(key).template get<double>(); };
-    CHECK(count == at("labelled"));
+    CHECK(count == at("labeled"));
     CHECK(std::fabs(rate - at("learning_rate")) <= 1e-15);
     CHECK(std::fabs(loss - at("loss")) < tolerance<T>.loss * at("loss"));
     CHECK(std::fabs(norm - at("grad_norm")) < tolerance<T>.gradient * at("grad_norm"));
@@ -378,7 +378,7 @@ void check_training(const std::string& family, const std::string& reference = "r
   const Batch batch = batch_of(sequences_of(f.json.at("evaluation")));
   const double final_loss = f.json.at("final_loss").template get<double>();
   const auto evaluation = f.model.evaluate(f.dev, batch);
-  CHECK(std::fabs(evaluation.loss_sum / static_cast<double>(batch.labelled) - final_loss) <
+  CHECK(std::fabs(evaluation.loss_sum / static_cast<double>(batch.labeled) - final_loss) <
         10 * tolerance<T>.loss * final_loss);
 }
 
@@ -427,7 +427,7 @@ std::size_t check_changed_families(const io::Json& file, const char* otherwise,
     D dev{1};
     model::Decoder<D, double> decoder(dev, model::Source::open(folder.path()));
     const Batch batch(sequences_of(io::read_json(golden / family / "reference.json").at("evaluation")));
-    const double loss = decoder.evaluate(dev, batch).loss_sum / static_cast<double>(batch.labelled);
+    const double loss = decoder.evaluate(dev, batch).loss_sum / static_cast<double>(batch.labeled);
     const double reference = expected.at("loss").get<double>();
     CHECK(std::fabs(loss - reference) < tolerance<double>.loss * reference);
     CHECK(std::fabs(loss - expected.at(otherwise).get<double>()) > 100 * tolerance<double>.loss * reference);

@@ -30,7 +30,7 @@ using Complex = std::complex<double>;
 
 /// Three sequences of different lengths, one of a single token; some rows without a label.
 struct Rows : nn::Batch {
-  Index labelled = 0;
+  Index labeled = 0;
 
   explicit Rows(Index vocabulary) {
     Random random(7);
@@ -44,13 +44,13 @@ struct Rows : nn::Batch {
         const bool label = random.below(3) != 0;
         labels.push_back(label ? static_cast<std::int32_t>(random.below(static_cast<std::uint32_t>(vocabulary)))
                                : -100);
-        labelled += label ? 1 : 0;
+        labeled += label ? 1 : 0;
       }
       segments.push_back({begin, static_cast<Index>(tokens.size())});
       ++place;
     }
   }
-  double scale() const { return 1 / static_cast<double>(labelled); }
+  double scale() const { return 1 / static_cast<double>(labeled); }
 };
 
 struct Case {

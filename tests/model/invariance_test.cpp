@@ -114,16 +114,16 @@ Outcome outcome_of_batches(const std::filesystem::path& folder, const std::vecto
   });
   decoder.params().refresh(dev);
   Outcome result;
-  Index labelled = 0;
+  Index labeled = 0;
   for (const auto& batch : micro_batches) {
-    for (const auto label : batch.labels) labelled += label >= 0 ? 1 : 0;
+    for (const auto label : batch.labels) labeled += label >= 0 ? 1 : 0;
     result.rows += batch.rows();
   }
   Tensor<D, double> sum(dev, 1);
   kernel::fill(dev, sum.view(), 0.0);
   for (const auto& batch : micro_batches)
-    decoder.train_micro_batch(dev, batch, 1 / static_cast<double>(labelled), 77, sum.view());
-  result.loss = sum.view().data()[0] / static_cast<double>(labelled);
+    decoder.train_micro_batch(dev, batch, 1 / static_cast<double>(labeled), 77, sum.view());
+  result.loss = sum.view().data()[0] / static_cast<double>(labeled);
 #if defined(LORA_WITH_ONEDNN)
   result.references = dev.state<cpu::OneDnn>().references();
 #endif
@@ -239,7 +239,7 @@ TEST_CASE("invariance: what sequences have in common computed once, or for each 
   for (std::size_t i = 0; i < examples.size(); ++i) apart.append(examples[i], places[i]);
   shared.append(examples, places, true);
   CHECK(shared.rows() < 0.6 * static_cast<double>(apart.rows()));
-  CHECK(shared.labelled == apart.labelled);
+  CHECK(shared.labeled == apart.labeled);
   each_model([&]<class T>(const Model& model) {
     for (const Index recomputed : {0, 2}) {
       const auto one = outcome_of_batches<T>(model.folder.path(), {shared}, 1, recomputed, 0);
@@ -344,9 +344,9 @@ TEST_CASE("invariance: blocks used as stored, or their numbers decoded beforehan
   for (const DType dtype : weight_types) {
     if (block_elements(dtype) == 1) continue;
     CAPTURE(name_of(dtype));
-    constexpr auto left_out = "invariance: of each quantised type, rows that add or rows that ride";
+    constexpr auto left_out = "invariance: of each quantized type, rows that add or rows that ride";
     const bool adds = effort(true, number++ % 2 == 0, left_out), rides = effort(true, !adds, left_out);
-    if (number % effort(1, 3, "invariance: two of three quantised types") != 0) continue;
+    if (number % effort(1, 3, "invariance: two of three quantized types") != 0) continue;
     shape.hidden = std::max(block_elements(dtype), Index{64});
     const Index extent = std::max(shape.hidden, shape.ffn);
     const TempFolder folder;
@@ -362,7 +362,7 @@ TEST_CASE("invariance: blocks used as stored, or their numbers decoded beforehan
     if (adds) expect_near(outcome_of(folder / "model.gguf", some, 2), outcome_of(folder / "f32", some, 2), extent);
     if (rides)
       expect_near(outcome_of(folder / "model.gguf", many, 2, 0, 0), outcome_of(folder / "f32", many, 2, 0, 0), extent);
-    if (!adds && !effort(true, false, "invariance: in bfloat16 one of two quantised types")) continue;
+    if (!adds && !effort(true, false, "invariance: in bfloat16 one of two quantized types")) continue;
     const auto narrow = outcome_of<bf16>(folder / "model.gguf", some, 2),
                decoded = outcome_of<bf16>(folder / "rounded", some, 2);
     CHECK(narrow.loss == decoded.loss);

@@ -295,7 +295,7 @@ TEST_CASE("merge: shards above the limit, with an index, are the same model") {
   CHECK(logits_from(folder / "parts") == logits_from(folder / "whole"));
 }
 
-TEST_CASE("merge: a quantised GGUF base becomes a model folder") {
+TEST_CASE("merge: a quantized GGUF base becomes a model folder") {
   for (const char* family : {"llama", "qwen2", "qwen3"})
     for (const DType dtype : {DType::q8_0, DType::q4_0, DType::q4_k, DType::f16}) {
       CAPTURE(family);

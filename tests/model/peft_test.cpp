@@ -96,7 +96,7 @@ TEST_CASE("peft: saved again, they are the same adapters") {
     const auto after = io::Safetensors::open(folder / "adapter_model.safetensors");
     CHECK(after.tensors().size() == before.tensors().size());
     for (const auto& tensor : after.tensors()) CHECK(before.find(tensor.name) != nullptr);
-    // What chooses modules and scales stays as PEFT has it, but for the initialisation, which is past.
+    // What chooses modules and scales stays as PEFT has it, but for the initialization, which is past.
     const auto was = io::read_json(adapters / name / "adapter_config.json");
     const auto is = io::read_json(folder / "adapter_config.json");
     for (const char* field : {"r", "lora_alpha", "lora_dropout", "use_rslora", "target_modules", "exclude_modules",

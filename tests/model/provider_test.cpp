@@ -50,7 +50,7 @@ template <class Device, class T>
 double loss_of(Device& dev, model::Decoder<Device, T>& decoder) {
   const data::Batch batch = some_batch();
   const auto result = decoder.evaluate(dev, batch);
-  return result.loss_sum / static_cast<double>(result.labelled);
+  return result.loss_sum / static_cast<double>(result.labeled);
 }
 
 /// Two steps of the whole model.
@@ -361,15 +361,15 @@ TEST_CASE("trained weights: what was saved comes back, the rest is the base's") 
     std::string bytes = io::read_file(path);
     const float infinite = std::numeric_limits<float>::infinity();
     std::memcpy(bytes.data() + bytes.size() - sizeof infinite, &infinite, sizeof infinite);
-    io::write_file(folder / "spoilt.safetensors", std::string_view(bytes));
+    io::write_file(folder / "spoiled.safetensors", std::string_view(bytes));
     model::Decoder<D, float> fresh(dev, source);
     fresh.train_own(dev, some);
     CHECK(loss_of(dev, fresh) == before);
-    const auto spoilt = io::Safetensors::open(folder / "spoilt.safetensors");
-    const auto last = std::max_element(spoilt.tensors().begin(), spoilt.tensors().end(),
+    const auto spoiled = io::Safetensors::open(folder / "spoiled.safetensors");
+    const auto last = std::max_element(spoiled.tensors().begin(), spoiled.tensors().end(),
                                        [](const auto& a, const auto& b) { return a.bytes.data() < b.bytes.data(); });
-    CHECK(message_of([&] { model::load_trained(dev, fresh, source, folder / "spoilt.safetensors"); }) ==
-          concat((folder / "spoilt.safetensors").native(), ": the tensor ", last->name,
+    CHECK(message_of([&] { model::load_trained(dev, fresh, source, folder / "spoiled.safetensors"); }) ==
+          concat((folder / "spoiled.safetensors").native(), ": the tensor ", last->name,
                  " holds inf; expected finite numbers"));
     fresh.params().refresh(dev);
     CHECK(loss_of(dev, fresh) == before);
@@ -420,10 +420,10 @@ TEST_CASE("trained weights: what was saved comes back, the rest is the base's") 
       if (param.name == "model.norm.weight") param.value.data()[3] = std::numeric_limits<float>::infinity();
     });
     CHECK(
-        message_of<NonFiniteError>([&] { model::save_trained(dev, decoder, folder / "spoilt.safetensors"); }) ==
+        message_of<NonFiniteError>([&] { model::save_trained(dev, decoder, folder / "spoiled.safetensors"); }) ==
         "the weights are not saved: the tensor model.norm.weight holds inf; if the base has no such number, a smaller "
         "learning_rate may help");
-    CHECK_FALSE(std::filesystem::exists(folder / "spoilt.safetensors"));
+    CHECK_FALSE(std::filesystem::exists(folder / "spoiled.safetensors"));
   }
 }
 

@@ -226,7 +226,7 @@ TEST_CASE("streamed layers: they lie in page-locked memory where half of what is
   CHECK(taken({.from = From::files, .memory = 4000}).from == From::files);
   CHECK_THROWS_WITH_AS(taken({.memory = 3 * 64 - 1}),
                        "key offload: to stream the layers 0.0 MiB of the host's memory are needed, but 0.0 MiB are "
-                       "available; allowed: none or optimizer, or more memory",
+                       "available; allowed: none or optimizer",
                        ConfigError);
   Dev small(1, {.host_memory = 5 * 64});
   for (const From from : {From::memory, From::files})
@@ -565,7 +565,7 @@ TEST_CASE("streamed layers: too little memory of the host is told with what is n
   constexpr std::size_t mib = std::size_t{1} << 20;
   const auto needs = [](const char* what, const char* needed, const char* there) {
     return concat("key ", what, " the layers ", needed, " MiB of the host's memory are needed, but ", there,
-                  " MiB are available; allowed: none or optimizer, or more memory");
+                  " MiB are available; allowed: none or optimizer");
   };
   Dev dev(1);
   CHECK(refusal_of_two(dev, {.streams_layers = true, .memory = 5 * mib / 2, .threads = 1}) ==

@@ -413,10 +413,10 @@ TEST_CASE("weights: where a device takes blocks split, only those of projections
   const auto tensors = model::tensors_of(model::parse_config(config_json(RandomModel{}), "config.json"));
   for (const auto& info : tensors) {
     const bool projection = info.kind == model::TensorInfo::Kind::projection;
-    CHECK(model::stays_quantised<Whole>(info, DType::q8_0));
-    CHECK(model::stays_quantised<Split>(info, DType::q8_0) == projection);
-    CHECK_FALSE(model::stays_quantised<Whole>(info, DType::q4_0));
-    CHECK_FALSE(model::stays_quantised<Split>(info, DType::q4_0));
+    CHECK(model::stays_quantized<Whole>(info, DType::q8_0));
+    CHECK(model::stays_quantized<Split>(info, DType::q8_0) == projection);
+    CHECK_FALSE(model::stays_quantized<Whole>(info, DType::q4_0));
+    CHECK_FALSE(model::stays_quantized<Split>(info, DType::q4_0));
   }
 }
 

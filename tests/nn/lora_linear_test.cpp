@@ -402,7 +402,7 @@ TEST_CASE("lora_linear: projections that are multiplied as one overwrite what is
   }
 }
 
-TEST_CASE("lora_linear: neighbours each have their own scale") {
+TEST_CASE("lora_linear: neighbors each have their own scale") {
   using D = cpu::Device;
   D dev(1);
   const Index n = 3, in = 8, out = 4;

@@ -257,7 +257,7 @@ TEST_CASE("param store: what is frozen has no gradient and keeps its value") {
     CHECK(store.params.changes() == changes);
     CHECK(zeros(to_host(dev, store.c.grad())) == 1024);
     CHECK_THROWS_WITH_AS(store.params.train(dev, [](std::string_view name) { return name == "a.second"; }),
-                         "a.second can't be trained apart from its neighbours, with which it shares a matrix",
+                         "a.second can't be trained apart from its neighbors, with which it shares a matrix",
                          ConfigError);
     CHECK_THROWS_WITH_AS(train("x"), "none of the model's 4 trainable tensors is left to train", ConfigError);
     CHECK(store.c.trains());  // as before

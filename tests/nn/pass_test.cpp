@@ -50,7 +50,7 @@ TEST_CASE("pass: all parts of a batch are on the device, each from 64 bytes on, 
       CHECK(to_host(dev, pass.tokens()) == Ids{7, 8, 9});
       CHECK(to_host(dev, pass.positions()) == Ids{0, 5, 1});
       CHECK(to_host(dev, pass.sequence_index()) == Ids{0, 0, 4});
-      CHECK(to_host(dev, pass.labelled()) == Ids{0, 2});
+      CHECK(to_host(dev, pass.labeled()) == Ids{0, 2});
       CHECK(to_host(dev, pass.labels()) == Ids{3, 1});
       CHECK(Ids(pass.host_tokens().begin(), pass.host_tokens().end()) == Ids{7, 8, 9});
       CHECK(pass.cache_rows().empty());
@@ -59,7 +59,7 @@ TEST_CASE("pass: all parts of a batch are on the device, each from 64 bytes on, 
       CHECK(pass.segments()[1].end == 3);
       CHECK(pass.keys().data() == pass.segments().data());
       const std::int32_t* const begin = pass.tokens().data();
-      for (const auto& part : {pass.positions(), pass.sequence_index(), pass.labelled(), pass.labels()})
+      for (const auto& part : {pass.positions(), pass.sequence_index(), pass.labeled(), pass.labels()})
         CHECK((part.data() - begin) % 16 == 0);
     }
     CHECK(dev.arena().scratch_bytes() == 0);
@@ -69,10 +69,10 @@ TEST_CASE("pass: all parts of a batch are on the device, each from 64 bytes on, 
     CHECK(nothing.max_position() == -1);
     CHECK(nothing.random_key() == 0);
     CHECK(nothing.tokens().empty());
-    nn::Batch unlabelled = some_batch();
-    unlabelled.labels.clear();
-    const nn::Pass<D, float> pass(dev, unlabelled);
-    CHECK(pass.labelled().empty());
+    nn::Batch unlabeled = some_batch();
+    unlabeled.labels.clear();
+    const nn::Pass<D, float> pass(dev, unlabeled);
+    CHECK(pass.labeled().empty());
     CHECK(pass.labels().empty());
     CHECK(dev.arena().scratch_bytes() == static_cast<std::size_t>(nn::Pass<D, float>::footprint(shape, 0)));
   });

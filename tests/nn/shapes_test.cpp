@@ -59,15 +59,15 @@ Tiles tiles_of(Index rows, Index tile) {
 }  // namespace
 
 TEST_CASE("nn shapes: the last layer leaves rows out where an eighth of them has no label, and one has") {
-  for (const auto& [rows, labelled, leaves] :
+  for (const auto& [rows, labeled, leaves] :
        {std::tuple(8, 7, true), {8, 8, false}, {9, 8, false}, {16, 14, true}, {16, 15, false}, {1, 0, false}})
-    CHECK((nn::leaves_rows_out(rows, labelled, false) == leaves && !nn::leaves_rows_out(rows, labelled, true)));
+    CHECK((nn::leaves_rows_out(rows, labeled, false) == leaves && !nn::leaves_rows_out(rows, labeled, true)));
   D dev(1);
   nn::Batch batch = three_rows();
   batch.labels = {ignore_index, 5, ignore_index};
   nn::Pass<D, float> pass(dev, batch);
   CHECK(pass.wanted().empty());
-  pass.want_labelled();
+  pass.want_labeled();
   REQUIRE(pass.wanted().size() == 1);
   CHECK(pass.wanted().data()[0] == 1);
 }
@@ -76,7 +76,7 @@ TEST_CASE("nn shapes: projections of one input have as many columns, and as many
   Subject s;
   CHECK(message_of<ShapeError>([&] {
           s.make({4, 2, 2}, 6);
-        }) == "[lora_linear] v_proj has 6 input columns but its neighbour has 8");
+        }) == "[lora_linear] v_proj has 6 input columns but its neighbor has 8");
   CHECK(message_of<ShapeError>([&] {
           s.module.attach(s.params, "", std::vector<nn::LoraRank>{{1, 1}, {1, 1}}, 0);
         }) == "[lora_linear] 2 ranks for 3 projections");
@@ -131,7 +131,7 @@ TEST_CASE("nn shapes: a group of projections names what does not fit, and leaves
   Profile profile(Profile::Limits{.skipped_steps = 0});
   s.dev.set_profile(&profile);
   {
-    const Span step(s.dev, Profile::Kind::step, "step");
+    const ProfileScope step(s.dev, Profile::Kind::step, "step");
     s.module.forward(s.dev, nothing, none.in(), none.view(), saved, nn::Keep::all);
     s.module.backward_input(s.dev, saved, none.in(), none.view());
     s.module.backward_params(s.dev, none.in(), saved, none.in());
@@ -150,7 +150,7 @@ TEST_CASE("nn shapes: a profile has the projections' names, and what their updat
   Profile profile(Profile::Limits{.skipped_steps = 0});
   s.dev.set_profile(&profile);
   {
-    const Span step(s.dev, Profile::Kind::step, "step");
+    const ProfileScope step(s.dev, Profile::Kind::step, "step");
     const Arena::Scope scope(s.dev.arena());
     const Arena::SavedScope kept(s.dev.arena());
     Linears::Saved saved;
@@ -285,7 +285,7 @@ TEST_CASE("nn shapes: a table of parameters counts whole blocks, and tells choic
   CHECK(table.differs(only("a"), only("ab")));
   CHECK_FALSE(table.differs(only("b"), only("bc")));
   CHECK_THROWS_WITH_AS((void)table.told([](std::string_view name) { return name == "a.x"; }),
-                       "a.y can't be frozen apart from its neighbours, with which it shares a matrix", ConfigError);
+                       "a.y can't be frozen apart from its neighbors, with which it shares a matrix", ConfigError);
   CHECK_THROWS_WITH_AS((void)table.told(only("c")), "none of the model's 3 trainable tensors is left to train",
                        ConfigError);
   table.clear();

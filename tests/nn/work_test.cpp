@@ -18,7 +18,7 @@ constexpr double never = std::numeric_limits<double>::infinity();
 /// Ten rows in float32; updates join decoded weights where `fold_ratio` says so.
 nn::WorkPass pass_of(double fold_ratio = never) {
   return {.rows = 10,
-          .labelled = 6,
+          .labeled = 6,
           .pairs = 33,
           .tiling = {.rows = 512, .head_rows = 4, .head_columns = 16, .fold_ratio = fold_ratio}};
 }
@@ -253,10 +253,10 @@ TEST_CASE("work: gradient checkpointing forms all again but attention itself and
 }
 
 TEST_CASE(
-    "work: behind the last layer's attention labelled rows alone count, where they are few and nothing is dropped") {
+    "work: behind the last layer's attention labeled rows alone count, where they are few and nothing is dropped") {
   nn::WorkPass pass = pass_of(), few = pass;
-  pass.labelled = pass.rows;
-  few.labelled = few.wanted = 4;
+  pass.labeled = pass.rows;
+  few.labeled = few.wanted = 4;
   nn::BlockShape trains = block();
   trains.attention.qkv_proj.projections[0].trains_weight = trains.recomputes = true;
   nn::StackShape stack{.width = 8, .layers = {trains, trains}};
@@ -265,20 +265,20 @@ TEST_CASE(
   };
   const nn::Work all = nn::training_work(pass, stack, false);
   nn::WorkPass given = pass;
-  given.labelled = 4;
+  given.labeled = 4;
   check(without(all, nn::training_work(given, stack, false)), without(of_layer(pass), of_layer(few)));
   // Forward, backward and recompute of o, gate and up, forward and backward of down.
   CHECK(without(of_layer(pass), of_layer(few)).products == 0.6 * (3 * (o_flops + gate_up_flops) + 2 * down_flops));
   stack.layers.back().mlp.down_proj.drops = true;
   stack.layers.front().mlp.down_proj.drops = true;
   nn::WorkPass dropping = pass;
-  dropping.labelled = 4;
+  dropping.labeled = 4;
   check(nn::training_work(dropping, stack, false), nn::training_work(pass, stack, false));
 }
 
 TEST_CASE("work: a stack goes back down to the lowest layer that trains, or to its input") {
   nn::WorkPass pass = pass_of();
-  pass.labelled = pass.rows;
+  pass.labeled = pass.rows;
   nn::BlockShape trains = block();
   trains.mlp.down_proj.projections[0].trains_weight = true;
   const nn::StackShape stack{.width = 8, .layers = {block(), trains, block()}};
@@ -293,7 +293,7 @@ TEST_CASE("work: a stack goes back down to the lowest layer that trains, or to i
   check(nn::training_work(pass, none, false), nn::Work{0, 0, 4 * rows8} + nn::forward_work(pass, block()));
 }
 
-TEST_CASE("work: the head sees labelled rows, in parts, and twice the logits where its weight trains by blocks") {
+TEST_CASE("work: the head sees labeled rows, in parts, and twice the logits where its weight trains by blocks") {
   nn::HeadShape shape{.vocabulary = 50, .width = 8};
   constexpr double logits = 6 * 50, product = 2 * logits * 8, rows = 6 * 8 * (11 * 4 + 4) + rows8;
   nn::WorkPass pass = pass_of();
@@ -302,9 +302,9 @@ TEST_CASE("work: the head sees labelled rows, in parts, and twice the logits whe
         {2 * product, 0, logits * (4 + 2) + 6 * 8 * (11 * 2 + 4) + rows8 / 2, 0, 0});
   shape.decodes = true;  // for each of two parts, of 4 rows and of 2
   check(nn::training_work(pass, shape), {2 * product, 0, logits * 8 + rows, 0, 2 * 50 * 8});
-  pass.labelled = 4;
+  pass.labeled = 4;
   CHECK(nn::training_work(pass, shape).decoded == 50 * 8);
-  pass.labelled = 6;
+  pass.labeled = 6;
   shape.trains = true;
   check(nn::training_work(pass, shape), {4 * product, 0, 2 * logits * 8 + rows, 0, 2 * 2 * 50 * 8});
   pass.whole_rows = true;

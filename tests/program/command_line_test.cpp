@@ -358,7 +358,7 @@ TEST_CASE("program: a word that ends in .json, .yaml or .yml is the file of keys
 
 #if defined(LORA_WITH_YAML)
 
-TEST_CASE("program: a file of keys may be YAML, whose keys that cannot be honoured are an error each") {
+TEST_CASE("program: a file of keys may be YAML, whose keys that cannot be honored are an error each") {
   const test::TempFolder folder;
   const std::string yaml = (folder / "run.yaml").native(), yml = (folder / "run.yml").native();
   for (const auto& path : {yaml, yml}) {

@@ -201,7 +201,7 @@ TEST_CASE("program: training tells what its data hold") {
                      "--output_dir=" + (temp / "out").native(), "--dataset=" + (temp / "data.jsonl").native()});
   CHECK(outcome.status == 0);
   CHECK(
-      test::holds(outcome.errors, "data: 2 records, 8 tokens, 50 % labelled, 0 truncated, 0 left out; lengths 3 to 5"));
+      test::holds(outcome.errors, "data: 2 records, 8 tokens, 50 % labeled, 0 truncated, 0 left out; lengths 3 to 5"));
   CHECK(test::holds(outcome.errors, "adapter: rank 8, "));
   CHECK(test::holds(outcome.errors, " parameters; steps: 1 of 8 sequences, 1 an epoch"));
 }
@@ -237,7 +237,7 @@ TEST_CASE("program: several processes of a launcher are refused where a run comp
   }
 }
 
-TEST_CASE("program: data of which nothing is learnt is told by its cause, which cutoff_len need not be") {
+TEST_CASE("program: data of which nothing is learned is told by its cause, which cutoff_len need not be") {
   const test::TempFolder temp;
   test::write_talking_model(temp / "model");
   const auto message = [&](const std::string& record, std::vector<std::string> more) {
@@ -255,11 +255,11 @@ TEST_CASE("program: data of which nothing is learnt is told by its cause, which 
   const std::vector<std::string> chat = {"--template=chatml"};
   for (const auto& text : {message(pair + R"(, "weight": 0})", chat), message(R"({"text": "a", "weight": 0})", {}),
                            message(R"({"input_ids": [1, 2], "labels": [-100, -100]})", {})}) {
-    CHECK(test::holds(text, "there is nothing to learn: no record has a labelled token: they, or their answers, "));
+    CHECK(test::holds(text, "there is nothing to learn: no record has a labeled token: they, or their answers, "));
     CHECK_FALSE(test::holds(text, "cutoff_len"));
   }
   CHECK(test::holds(message(pair + "}", {"--template=chatml", "--cutoff_len=8"}),
-                    "not one token is labelled within cutoff_len 8"));
+                    "not one token is labeled within cutoff_len 8"));
   CHECK(test::holds(message(R"({"prompt": "a", "completion": ""})", {"--template=chatml", "--skip_empty_answers"}),
                     "every record is left out since its answer is empty"));
 }

@@ -138,7 +138,7 @@ TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, a
   for (const char* fact :
        {"\n| CANN | 8.1.RC1 |", "\n| LORA_ASCEND_LIBRARIES | ", "\n| bits of a second run | the same |",
         "\n| float32 results of bfloat16 products | written |",
-        "\n| order of dropout's bits in float16 | as the contract has it |", "\n| memory afterwards | ",
+        "\n| order of dropout's bits in float16 | as the contract has it |", "\n| memory afterward | ",
         "\n| work memory | grows by virtual memory"})
     CHECK_MESSAGE(test::holds(text, fact), fact);
   CHECK(lines_with(text, "**").empty());
@@ -156,7 +156,7 @@ TEST_CASE("program: doctor --full checks all kernels of an NPU and a training, a
     expected.push_back(concat("training in bfloat16, offload ", offload));
   expected.push_back("times");
   for (const std::string& type : types) expected.push_back("times in " + type);
-  for (const char* last : {"copies and launches", "memory afterwards"}) expected.emplace_back(last);
+  for (const char* last : {"copies and launches", "memory afterward"}) expected.emplace_back(last);
   for (const std::string& line : lines_with(outcome.errors, "checking "))
     parts.push_back(line.substr(line.find("checking ") + 9));
   CHECK(parts == expected);
@@ -223,7 +223,7 @@ TEST_CASE(
   const auto refused = check.run();
   CHECK(refused.status == 2);
   CHECK(refused.errors == "error: key output_file: given " + check.report.native() +
-                              ", which no doctor wrote; allowed: another file, or this name without it\n");
+                              ", which no doctor wrote; hint: give another file, or move that away\n");
   CHECK(io::read_file(check.report) == "# notes of mine\n");
   io::write_file(check.report, std::string_view("# lora doctor's report on something else\n"));
   const auto outcome = check.run();
@@ -336,7 +336,7 @@ TEST_CASE("program: doctor --full writes what it found of the host and where its
   CHECK(refused.status == 2);
   CHECK(refused.output.empty());
   CHECK(refused.errors == "error: key output_file: given " + folder +
-                              ", which no doctor wrote; allowed: another file, or this name without it\n");
+                              ", which no doctor wrote; hint: give another file, or move that away\n");
   const std::string piped = test::run_program("bash", {"-c", "cd " + folder +
                                                                  " && mkfifo pipe && { cat pipe & " LORA_PROGRAM
                                                                  " doctor --full --device=ascend --output_file=pipe "

@@ -1,4 +1,4 @@
-// What eval writes of odd sets: records without answers, equal and unlabelled ones, comparisons with other results, and
+// What eval writes of odd sets: records without answers, equal and unlabeled ones, comparisons with other results, and
 // events of the step that its adapter has; and the parts of evaluation_report.md, with numbers of every size.
 
 #include <doctest/doctest.h>
@@ -264,7 +264,7 @@ TEST_CASE("program: what eval compares with says what it was, and why a set is n
     CHECK_FALSE(line.contains("perplexity_ratio"));
     CHECK(test::holds(s.report(), concat("\n- some is not compared: ", why, "\n")));
   };
-  const char* tokens_differ = "other tokens were labelled then";
+  const char* tokens_differ = "other tokens were labeled then";
   io::Json other = then;
   other["cutoff_len"] = 9;
   differs(other, "it was read in other windows then");
@@ -395,7 +395,7 @@ TEST_CASE("program: eval refuses a file that is given again later, and tells of 
   const io::Json silent = {{"input_ids", {3, 4, 5}}, {"labels", {-100, -100, -100}}};
   const std::string bare = s.data("bare.jsonl", {silent, silent});
   CHECK(test::holds(s.run(second + "," + bare).errors,
-                    "error: " + bare + ":1: nothing to evaluate: none of 2 records has a labelled token\n"));
+                    "error: " + bare + ":1: nothing to evaluate: none of 2 records has a labeled token\n"));
 }
 
 TEST_CASE("program: eval refuses what is longer than the model computes by file and line, and ends answers there") {

@@ -71,7 +71,7 @@ TEST_CASE("program: eval of a text and of tokens has transformers' perplexity of
   const Stories s;
   const io::Json results = s.eval("out", {s.both()});
   const auto check = [](const io::Json& found, const io::Json& expected) {
-    CHECK(found.at("labelled_tokens") == expected.at("labelled"));
+    CHECK(found.at("labelled_tokens") == expected.at("labeled"));
     CHECK(found.at("loss").get<double>() == doctest::Approx(expected.at("loss").get<double>()).epsilon(1e-5));
     CHECK(found.at("perplexity").get<double>() ==
           doctest::Approx(expected.at("perplexity").get<double>()).epsilon(1e-5));

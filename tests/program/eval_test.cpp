@@ -22,27 +22,27 @@ using namespace lora;
 
 namespace {
 
-/// Sums over labelled tokens, to hold results against.
+/// Sums over labeled tokens, to hold results against.
 struct Sums {
   double loss = 0;
-  Index labelled = 0, correct = 0, tokens = 0;
+  Index labeled = 0, correct = 0, tokens = 0;
 
-  /// Tokens of which those from `first` on are labelled.
+  /// Tokens of which those from `first` on are labeled.
   void add(test::Listener& listener, const test::Tokens& tokens_of, std::size_t first) {
     const auto scores = listener.scores(tokens_of);
     for (std::size_t i = std::max<std::size_t>(first, 1); i < tokens_of.size(); ++i) {
       loss += scores[i - 1].loss;
       correct += scores[i - 1].likeliest;
-      ++labelled;
+      ++labeled;
     }
   }
   void check(const io::Json& results) const {
-    const double mean = loss / static_cast<double>(labelled);
-    CHECK(results.at("labelled_tokens") == labelled);
+    const double mean = loss / static_cast<double>(labeled);
+    CHECK(results.at("labelled_tokens") == labeled);
     // Logits of float32 sums of 16 and 24 terms through two layers, next to each other in another order.
     CHECK(results.at("loss").get<double>() == doctest::Approx(mean).epsilon(1e-5));
     CHECK(results.at("perplexity").get<double>() == std::exp(results.at("loss").get<double>()));
-    CHECK(results.at("token_accuracy").get<double>() == static_cast<double>(correct) / static_cast<double>(labelled));
+    CHECK(results.at("token_accuracy").get<double>() == static_cast<double>(correct) / static_cast<double>(labeled));
     CHECK(results.at("tokens") == tokens);
   }
 };
@@ -91,7 +91,7 @@ io::Json pair(std::string_view question, std::string_view answer) {
 
 }  // namespace
 
-TEST_CASE("program: eval writes the loss and the accuracy of every labelled token, with the adapter or without") {
+TEST_CASE("program: eval writes the loss and the accuracy of every labeled token, with the adapter or without") {
   const Subject s;
   std::vector<io::Json> records;
   for (int i = 0; i < 11; ++i) records.push_back(pair(concat("question ", i), concat("it is ", i * i)));
@@ -153,7 +153,7 @@ TEST_CASE("program: eval reads long tokens in windows, half of one apart, and sc
     scored = end;
   }
   sums.check(s.eval({"--cutoff_len=16"}));
-  CHECK(sums.labelled == 49);
+  CHECK(sums.labeled == 49);
   CHECK(sums.correct > 5);
 }
 
@@ -226,7 +226,7 @@ TEST_CASE("program: eval of records without a label, or a predict that nothing c
   s.write({tokens});
   refuses(1, place + "predict needs records with an answer; there is none", {"--predict"});
   s.write({io::Json{{"input_ids", {3, 4, 5}}, {"labels", {-100, -100, -100}}}});
-  refuses(1, place + "nothing to evaluate: none of 1 records has a labelled token", {});
+  refuses(1, place + "nothing to evaluate: none of 1 records has a labeled token", {});
   s.write({tokens});
   std::filesystem::remove(s.temp / "model" / "tokenizer.json");
   refuses(2, "key predict: given true, allowed: false where the model has no tokenizer files", {"--predict"});

@@ -119,16 +119,16 @@ TEST_CASE("program: evaluation_report.md has every number of evaluation_results.
               row({"token accuracy", percent_in(results, "token_accuracy")}) +
               row({"exact match", percent_in(results, "exact_match")}) +
               row({"ROUGE-L", percent_in(results, "rouge_l")}) +
-              row({"labelled tokens", count_in(results, "labelled_tokens")}) + row({"records", "6"});
+              row({"labeled tokens", count_in(results, "labelled_tokens")}) + row({"records", "6"});
   expected +=
-      "\nLoss and perplexity are over all labelled tokens; records longer than 2048 tokens are read in windows of that "
+      "\nLoss and perplexity are over all labeled tokens; records longer than 2048 tokens are read in windows of that "
       "length, each half a window on.\n";
 
   const auto each = [&](const auto& line) {
     return line("some\\_data", results.at("datasets")[0]) + line("other", results.at("datasets")[1]) +
            line("all", results);
   };
-  expected += "\n## Data sets\n\n" + head({"data set", "records", "labelled tokens", "loss", "perplexity",
+  expected += "\n## Data sets\n\n" + head({"data set", "records", "labeled tokens", "loss", "perplexity",
                                            "token accuracy", "exact match", "ROUGE-L"});
   expected += each([](const char* name, const io::Json& set) {
     return row({name, count_in(set, "records"), count_in(set, "labelled_tokens"), loss_in(set), perplexity_in(set),
@@ -159,7 +159,7 @@ TEST_CASE("program: evaluation_report.md has every number of evaluation_results.
   expected += "\n## Worst records\n";
   for (std::size_t f = 0; f < 2; ++f) {
     expected += concat("\n", f == 0 ? "some\\_data" : "other", ":\n\n",
-                       head({"record", "loss", "perplexity", "labelled tokens"}));
+                       head({"record", "loss", "perplexity", "labeled tokens"}));
     for (const io::Json& record : results.at("datasets")[f].at("worst_records")) {
       const int number = record.at("record").get<int>();
       std::string file = s.files[f];

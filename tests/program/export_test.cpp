@@ -88,10 +88,10 @@ TEST_CASE("program: an exported file answers as base and adapter do, and a line 
 TEST_CASE("program: export takes the template and the end that the adapter was trained with") {
   const Subject s;
   io::write_json(s.temp / "adapter" / "tokenizer_config.json", {{"eos_token", "<think>"}});
-  io::write_file(s.temp / "adapter" / "chat_template.jinja", std::string_view("{{ learnt }}"));
+  io::write_file(s.temp / "adapter" / "chat_template.jinja", std::string_view("{{ learned }}"));
   REQUIRE(s.exported({s.adapter(), s.file("m.gguf")}).status == 0);
   const auto file = io::Gguf::open(s.temp / "m.gguf");
-  CHECK(file.at<std::string>("tokenizer.chat_template") == "{{ learnt }}");
+  CHECK(file.at<std::string>("tokenizer.chat_template") == "{{ learned }}");
   CHECK(file.at<std::int32_t>("tokenizer.ggml.eos_token_id") == 258);
   CHECK(file.at<std::uint32_t>("general.file_type") == 1);  // auto of float32
   const auto adapter = s.exported({s.adapter(), s.file("a.gguf"), "--adapter_only"});
@@ -99,7 +99,7 @@ TEST_CASE("program: export takes the template and the end that the adapter was t
   CHECK(test::holds(adapter.errors, "the adapter's chat template and end of answers are not in its file"));
 }
 
-TEST_CASE("program: export names what is not in an adapter's file, whichever of the two it has learnt") {
+TEST_CASE("program: export names what is not in an adapter's file, whichever of the two it has learned") {
   const Subject s;
   const std::string warning =
       "Warning: the adapter's chat template and end of answers are not in its file: the base's file has the base's\n";
@@ -108,7 +108,7 @@ TEST_CASE("program: export names what is not in an adapter's file, whichever of 
     return test::holds(s.exported({s.adapter(), s.file("a.gguf"), "--adapter_only"}).errors, warning);
   };
   CHECK_FALSE(warned());
-  io::write_file(s.temp / "adapter" / "chat_template.jinja", std::string_view("{{ learnt }}"));
+  io::write_file(s.temp / "adapter" / "chat_template.jinja", std::string_view("{{ learned }}"));
   CHECK(warned());
   std::filesystem::remove(s.temp / "adapter" / "chat_template.jinja");
   io::write_json(s.temp / "adapter" / "tokenizer_config.json", {{"eos_token", "<think>"}});

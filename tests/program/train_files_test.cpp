@@ -149,8 +149,8 @@ TEST_CASE("program: a preview shows records as training sees them, and nothing e
                     third = "<|im_start|>user\nfirst<|im_end|>\n<|im_start|>assistant\n",
                     fourth = "\n<|im_start|>user\nand now<|im_end|>\n<|im_start|>assistant\n";
   const auto tokens = [](const std::string& text) { return test::byte_tokens(text).size(); };
-  const auto page = [&](int line, std::size_t all, std::size_t labelled, const std::string& text) {
-    return concat("--- ", where, ":", line, ": ", all, " tokens, ", labelled, " labelled\n", text, "\n");
+  const auto page = [&](int line, std::size_t all, std::size_t labeled, const std::string& text) {
+    return concat("--- ", where, ":", line, ": ", all, " tokens, ", labeled, " labeled\n", text, "\n");
   };
   const std::string pages =
       page(1, tokens(first) + 9, 9, first + "⟦good day<|im_end|>⟧") +
@@ -171,7 +171,7 @@ TEST_CASE("program: a preview shows records as training sees them, and nothing e
     CHECK(preview({"--preview=2", "--max_samples=1"}) == pages.substr(0, pages.find("---", 3)));
     const std::size_t cut = tokens(first) + 6;
     CHECK(preview({"--preview=1", concat("--cutoff_len=", cut)}) ==
-          concat("--- ", where, ":1: ", cut, " tokens, 6 labelled, cut\n", first, "⟦good d⟧\n"));
+          concat("--- ", where, ":1: ", cut, " tokens, 6 labeled, cut\n", first, "⟦good d⟧\n"));
   }
 }
 

@@ -1,4 +1,4 @@
-// The template that a model was trained with, and the end that its answers have learnt, go wherever the model goes.
+// The template that a model was trained with, and the end that its answers have learned, go wherever the model goes.
 
 #include <doctest/doctest.h>
 

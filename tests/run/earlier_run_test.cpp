@@ -344,8 +344,8 @@ TEST_CASE("earlier run: what can't be gone on with or into is told with what is 
   const std::string run = (temp / "run").native(), none = (temp / "none").native();
   CHECK(test::message_of<ConfigError>([&] { EarlierRun(going_on(temp / "run", "")); }) ==
         "key output_dir: given " + run +
-            ", which is not empty; allowed: an empty folder, or resume_from_checkpoint auto to go on, or "
-            "overwrite_output_dir true to start from scratch");
+            ", which is not empty; allowed: an empty folder; hint: resume_from_checkpoint auto goes on, "
+            "overwrite_output_dir true starts from scratch");
   CHECK(test::message_of<IoError>([&] { EarlierRun(going_on(temp / "run", none)); }) ==
         "key resume_from_checkpoint: given " + none +
             ", where there is nothing; allowed: auto, or the path of a checkpoint");
@@ -410,7 +410,7 @@ TEST_CASE("earlier run: what auto finds nothing whole in is told by what is ther
     return test::message_of<ConfigError>([&] { (void)EarlierRun(going_on(temp / "run")).find_checkpoint(); });
   };
   const std::string begin = "key resume_from_checkpoint: given auto, but " + (temp / "run").native() + " holds ",
-                    end = "; allowed: overwrite_output_dir true to start from scratch";
+                    end = "; hint: overwrite_output_dir true starts from scratch";
   io::create_folders(temp / "run" / "final_model");
   CHECK(said() == begin + "final_model, but no checkpoint to go on with" + end);
   save(temp / "run", 3);

@@ -144,7 +144,7 @@ TEST_CASE("final_model: every row of an adapter's README tells what it was train
   metrics.eval_loss = 0.5;
   rows["evaluation loss"] = "0.5";
   metrics.files = {{"a", 45}, {"b c", 30}};
-  rows["records learnt from"] = "45 of a (60.0 %), 30 of b c (40.0 %)";
+  rows["records learned from"] = "45 of a (60.0 %), 30 of b c (40.0 %)";
   metrics.curriculum = {{.from_step = 0, .to_step = 10, .counts = {{"easy", 7}, {"hard", 1}}},
                         {.from_step = 10, .to_step = 40, .counts = {{"hard", 2}}}};
   rows["curriculum, steps 1 to 10"] = "7 of easy (87.5 %), 1 of hard (12.5 %)";
@@ -316,7 +316,7 @@ TEST_CASE("final_model: the best step's weights are told beside the steps of the
   weights.train_loss = 1.5;
   weights.eval_loss = 0.75;
   run.ended_early = "early_stopping_patience";
-  // What was learnt after these weights is none of theirs.
+  // What was learned after these weights is none of theirs.
   run.eval_loss = 0.25;
   weights.files = {{"a", 3}};
   run.files = {{"a", 4}, {"b", 1}};
@@ -332,7 +332,7 @@ TEST_CASE("final_model: the best step's weights are told beside the steps of the
   rows["tokens"] = "4000";
   rows["loss of step 30"] = "1.5";
   rows["evaluation loss"] = "0.75";
-  rows["records learnt from"] = "3 of a (100.0 %)";
+  rows["records learned from"] = "3 of a (100.0 %)";
   rows["curriculum, steps 1 to 30"] = "3 of easy (100.0 %)";
   check_rows(model_card(config, source, nullptr, run, weights, {}), rows);
   weights.train_loss = std::numeric_limits<double>::quiet_NaN();
@@ -369,9 +369,9 @@ TEST_CASE("final_model: a curriculum that no record has a class for is told with
   metrics.files = {{"a", 0}};
   const auto rows = rows_of(card_of(config, source, nullptr, metrics, {}));
   CHECK(rows.at("curriculum") == "none: no record has the field level\\nof\\|it");
-  CHECK(rows.at("records learnt from") == "0 of a (0.0 %)");
+  CHECK(rows.at("records learned from") == "0 of a (0.0 %)");
   metrics.files = {{"a\n|b", 1}, {"c", 2}};
-  CHECK(rows_of(card_of(config, source, nullptr, metrics, {})).at("records learnt from") ==
+  CHECK(rows_of(card_of(config, source, nullptr, metrics, {})).at("records learned from") ==
         "1 of a\\n\\|b (33.3 %), 2 of c (66.7 %)");
   CHECK(run::detail::cell("a|b\nc\\") == "a\\|b c\\");
 }

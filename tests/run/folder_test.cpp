@@ -64,7 +64,7 @@ struct Subject {
   }
   std::string in_the_way(const io::Path& name, const std::string& what) const {
     return concat("key output_dir: given ", output.native(), ", where ", (output / name).native(), " is in the way, ",
-                  what, "; allowed: another folder, or this one without it");
+                  what, "; hint: give another folder, or move that away");
   }
 };
 

@@ -67,7 +67,7 @@ TEST_CASE("line stream: a reader has each line of trainer_log.jsonl at once, and
   CHECK(io::parse_json(all, "line").at("step") == 1);
   take(StepEvent{step_metrics(2)});
   take(SavingEvent{2});
-  take(EvaluationEvent{model::Evaluation{.step = 2, .loss_sum = 3, .labelled = 2}});
+  take(EvaluationEvent{model::Evaluation{.step = 2, .loss_sum = 3, .labeled = 2}});
   take(FinishedEvent{});
   all += pipe.read();
   CHECK(all == io::read_file(folder / "trainer_log.jsonl"));

@@ -58,7 +58,7 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
   StepMetrics metrics;
   // A field that is added fails to compile here, and is to be given a value below.
   auto& [step, stage, skipped, epoch, loss, mean_loss, learning_rate, grad_norm, loss_scale, tokens, computed_tokens,
-         labelled_tokens, tokens_per_second, elapsed_seconds, peak_memory_gib, mix, datasets] = metrics;
+         labeled_tokens, tokens_per_second, elapsed_seconds, peak_memory_gib, mix, datasets] = metrics;
   step = 7;
   stage = 2;
   skipped = true;
@@ -69,7 +69,7 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
   loss_scale = 1024;
   tokens = 100;
   computed_tokens = 95;
-  labelled_tokens = 90;
+  labeled_tokens = 90;
   mix = {{"a", 0.25}, {"b", 0.75}};
   datasets = {{"x.jsonl", 1}};
   const auto read_back = [](const StepMetrics& one) {
@@ -87,7 +87,7 @@ TEST_CASE("metrics: every field of a step reads back from its line as it was") {
   CHECK(read.loss_scale == 1024);
   CHECK(read.tokens == 100);
   CHECK(read.computed_tokens == 95);
-  CHECK(read.labelled_tokens == 90);
+  CHECK(read.labeled_tokens == 90);
   CHECK(read.mix == mix);
   CHECK(read.datasets == datasets);
 
@@ -116,7 +116,7 @@ TEST_CASE("metrics: only steps that have a line are logged, and a shown one that
 TEST_CASE("metrics: an evaluation's line holds its step, loss and perplexity") {
   const test::TempFolder folder;
   MetricsLog log(folder.path());
-  log.take(EvaluationEvent{model::Evaluation{.step = 7, .loss_sum = 3, .labelled = 2}});
+  log.take(EvaluationEvent{model::Evaluation{.step = 7, .loss_sum = 3, .labeled = 2}});
   const auto line = io::parse_json(io::read_file(folder / "trainer_log.jsonl"), "log");
   CHECK(line.at("step") == 7);
   CHECK(line.at("eval_loss") == 1.5);
@@ -155,7 +155,7 @@ TEST_CASE("metrics: a resumed run cuts what is past its checkpoint, a new one st
   {
     MetricsLog log(folder.path());
     for (Index step = 1; step <= 5; ++step) log.take(StepEvent{step_metrics(step), true});
-    log.take(EvaluationEvent{model::Evaluation{.step = 5, .loss_sum = 1, .labelled = 1}});
+    log.take(EvaluationEvent{model::Evaluation{.step = 5, .loss_sum = 1, .labeled = 1}});
   }
   { MetricsLog log(folder.path(), Index{5}); }
   CHECK(steps_in(path) == std::vector<Index>{1, 2, 3, 4, 5, 5});
@@ -216,7 +216,7 @@ TEST_CASE("metrics: what only some steps have is no field of the others, and eve
   metrics.loss_scale = 8;
   metrics.tokens = 9;
   metrics.computed_tokens = 17;
-  metrics.labelled_tokens = 10;
+  metrics.labeled_tokens = 10;
   metrics.tokens_per_second = 11;
   metrics.elapsed_seconds = 12;
   metrics.peak_memory_gib = 13;
@@ -239,7 +239,7 @@ TEST_CASE("metrics: a step's line that lacks its step or tokens is none, and oth
   const StepMetrics metrics = read(R"({"step": 4, "tokens": 5, "labelled_tokens": 6})");
   CHECK(metrics.step == 4);
   CHECK(metrics.tokens == 5);
-  CHECK(metrics.labelled_tokens == 6);
+  CHECK(metrics.labeled_tokens == 6);
   for (const auto field : {&StepMetrics::epoch, &StepMetrics::loss, &StepMetrics::mean_loss,
                            &StepMetrics::learning_rate, &StepMetrics::grad_norm, &StepMetrics::tokens_per_second,
                            &StepMetrics::elapsed_seconds, &StepMetrics::peak_memory_gib})
@@ -250,7 +250,7 @@ TEST_CASE("metrics: a step's line that lacks its step or tokens is none, and oth
 }
 
 TEST_CASE("metrics: an evaluation's line has scores and samples where there are any") {
-  model::Evaluation evaluation{.step = 7, .loss_sum = 3, .labelled = 2};
+  model::Evaluation evaluation{.step = 7, .loss_sum = 3, .labeled = 2};
   const io::Json plain = to_json(evaluation);
   CHECK(plain.size() == 4);
   CHECK(plain.at("eval_token_accuracy") == evaluation.token_accuracy());

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lora/run/profile.hpp"
-#include "lora/tensor/span.hpp"
+#include "lora/tensor/profile_scope.hpp"
 #include "support/quiet.hpp"
 #include "support/temp_folder.hpp"
 
@@ -35,16 +35,16 @@ TEST_CASE("profile: the tables tell what each kind of work, kernel and phase too
   Profile profile(Profile::Limits{});
   Clockwork dev{&profile};
   const auto layer_of = [&](const char* phase_name) {
-    const Span phase(dev, Profile::Kind::phase, phase_name);
-    const Span layer(dev, Profile::Kind::layer, "layer", 0);
-    for (int i = 0; i < 2; ++i) const Span kernel(dev, "gemm", "gemm", 3e6, 5e6);
+    const ProfileScope phase(dev, Profile::Kind::phase, phase_name);
+    const ProfileScope layer(dev, Profile::Kind::layer, "layer", 0);
+    for (int i = 0; i < 2; ++i) const ProfileScope kernel(dev, "gemm", "gemm", 3e6, 5e6);
   };
   for (int step = 0; step < 2; ++step) {
-    const Span span(dev, Profile::Kind::step, "step");
+    const ProfileScope span(dev, Profile::Kind::step, "step");
     layer_of("forward");
     layer_of("backward");
-    const Span phase(dev, Profile::Kind::phase, "update");
-    const Span kernel(dev, "optimizer", "adamw", 0, 8e6);
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope kernel(dev, "optimizer", "adamw", 0, 8e6);
   }
   // A millisecond passes from event to event: 1 for each kernel, 7 for a phase of two in a layer, 21 for a step.
   const std::string text = run::ProfileTables(profile).text();
@@ -66,44 +66,44 @@ TEST_CASE("profile: the tables tell what each kind of work, kernel and phase too
 namespace {
 
 void kernels(Clockwork& dev, const char* family, int count, double flops = 0, double bytes = 0) {
-  for (int i = 0; i < count; ++i) const Span kernel(dev, family, "a kernel", flops, bytes);
+  for (int i = 0; i < count; ++i) const ProfileScope kernel(dev, family, "a kernel", flops, bytes);
 }
 
 /// A step with every kind of work, a kernel a millisecond.
 void whole_step(Clockwork& dev) {
   using Kind = Profile::Kind;
-  const Span step(dev, Kind::step, "step");
+  const ProfileScope step(dev, Kind::step, "step");
   {
-    const Span phase(dev, Kind::phase, "forward");
+    const ProfileScope phase(dev, Kind::phase, "forward");
     {
-      const Span layer(dev, Kind::layer, "layer", 0);
+      const ProfileScope layer(dev, Kind::layer, "layer", 0);
       {
-        const Span part(dev, Kind::part, "low-rank");
+        const ProfileScope part(dev, Kind::part, "low-rank");
         kernels(dev, "gemm", 1, 2e6);
       }
       kernels(dev, "attention", 2);
       kernels(dev, "quantize", 3, 0, 4e6);
       kernels(dev, "norm", 4);
     }
-    const Span layer(dev, Kind::layer, "layer", 1);
-    const Span part(dev, Kind::part, "q_proj");
+    const ProfileScope layer(dev, Kind::layer, "layer", 1);
+    const ProfileScope part(dev, Kind::part, "q_proj");
     kernels(dev, "gemm", 5, 6e6);
   }
   {
-    const Span phase(dev, Kind::phase, "head");
+    const ProfileScope phase(dev, Kind::phase, "head");
     kernels(dev, "gemm", 6, 1e6);
     kernels(dev, "loss", 1);
   }
   {
-    const Span phase(dev, Kind::phase, "backward");
-    const Span layer(dev, Kind::layer, "layer", 0);
+    const ProfileScope phase(dev, Kind::phase, "backward");
+    const ProfileScope layer(dev, Kind::layer, "layer", 0);
     {
-      const Span again(dev, Kind::phase, "recompute");
+      const ProfileScope again(dev, Kind::phase, "recompute");
       kernels(dev, "norm", 1);
     }
     kernels(dev, "norm", 1);
   }
-  const Span phase(dev, Kind::phase, "update");
+  const ProfileScope phase(dev, Kind::phase, "update");
   kernels(dev, "optimizer", 1);
   kernels(dev, "reduce", 1);
 }
@@ -174,11 +174,11 @@ TEST_CASE("profile: a trace has each span of a traced step with its times in mic
   Profile profile({.skipped_steps = 0, .traced_steps = 1});
   Clockwork dev{&profile};
   for (int i = 0; i < 2; ++i) {
-    const Span step(dev, Profile::Kind::step, "a \"step\"");
-    const Span phase(dev, Profile::Kind::phase, "forward");
-    const Span layer(dev, Profile::Kind::layer, "layer", 0);
-    { const Span kernel(dev, "gemm", "c = a b", 3e6, 5e6); }
-    const Span kernel(dev, "norm", "rms_norm", 0, 0);
+    const ProfileScope step(dev, Profile::Kind::step, "a \"step\"");
+    const ProfileScope phase(dev, Profile::Kind::phase, "forward");
+    const ProfileScope layer(dev, Profile::Kind::layer, "layer", 0);
+    { const ProfileScope kernel(dev, "gemm", "c = a b", 3e6, 5e6); }
+    const ProfileScope kernel(dev, "norm", "rms_norm", 0, 0);
   }
   run::write_trace(profile, temp / "profile.json");
   const std::string text = io::read_file(temp / "profile.json");

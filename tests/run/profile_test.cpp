@@ -187,11 +187,11 @@ TEST_CASE("profile: a layer's rates are those of its kernels together") {
   cpu::Device dev(1);
   dev.set_profile(&profile);
   {
-    const Span step(dev, Profile::Kind::step, "step"), phase(dev, Profile::Kind::phase, "forward");
-    const Span layer(dev, Profile::Kind::layer, "layer", 1);
+    const ProfileScope step(dev, Profile::Kind::step, "step"), phase(dev, Profile::Kind::phase, "forward");
+    const ProfileScope layer(dev, Profile::Kind::layer, "layer", 1);
     // So much that the rates, in the time that passes here, are large numbers.
-    { const Span kernel(dev, "gemm", "gemm", 4e17, 1e17); }
-    { const Span kernel(dev, "norm", "rms_norm", 0, 1e17); }
+    { const ProfileScope kernel(dev, "gemm", "gemm", 4e17, 1e17); }
+    { const ProfileScope kernel(dev, "norm", "rms_norm", 0, 1e17); }
   }
   const std::string text = run::ProfileTables(profile).text();
   const auto row = text.find("\n| 1 | ", text.find("| layer | "));

@@ -85,7 +85,7 @@ TEST_CASE("run_state: what earlier versions did not write has its value of then,
     CHECK(number == 0);
   CHECK(state.ended_stages.empty());
   CHECK(state.drawn.empty());
-  CHECK(state.learnt_of_files.empty());
+  CHECK(state.learned_of_files.empty());
   CHECK(state.unlogged.is_null());
   CHECK(state.step_to_beat() == 1);
   for (const char* field : {"step", "updates", "next_sample", "total_tokens", "best_step", "settings"}) {
@@ -195,7 +195,7 @@ TEST_CASE("run_state: another number of threads is said, and the first one or no
   CHECK(state.threads == 3);
 }
 
-TEST_CASE("run_state: files that nothing was learnt from have no share") {
+TEST_CASE("run_state: files that nothing was learned from have no share") {
   const io::Json files = run::to_json(std::vector<std::pair<std::string, Index>>{{"a", 0}, {"b", 0}});
   REQUIRE(files.size() == 2);
   for (const io::Json& file : files) CHECK(file.at("share") == 0);

@@ -62,7 +62,7 @@ TEST_CASE("talk: what the base's files say already changes nothing of them") {
   CHECK(std::filesystem::is_empty(base.temp / "out"));
 }
 
-TEST_CASE("talk: a learnt end comes first where the model stops, and the base's own stay") {
+TEST_CASE("talk: a learned end comes first where the model stops, and the base's own stay") {
   const Base base;
   const auto source = base.source();
   const auto tokenizer = base.tokenizer();

@@ -47,7 +47,7 @@ TEST_CASE("tensorboard log: each number of a step and of an evaluation stands un
     metrics.mix = {{"easy", 0.25}, {"hard", 0.75}};
     metrics.datasets = {{"a", 0.5}};
     log.take(StepEvent{metrics, true});
-    model::Evaluation evaluation{.step = 3, .loss_sum = 0, .labelled = 4, .correct = 3};
+    model::Evaluation evaluation{.step = 3, .loss_sum = 0, .labeled = 4, .correct = 3};
     log.take(EvaluationEvent{evaluation});
     evaluation.exact_match = 0.125;
     evaluation.rouge_l = 0.375;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/blocks.gguf: blocks of each quantised type, and the numbers that the `gguf` library makes of them.
+"""Writes tests/fixtures/blocks.gguf: blocks of each quantized type, and the numbers that the `gguf` library makes of them.
 
     python tests/scripts/blocks.py
 

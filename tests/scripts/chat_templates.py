@@ -16,7 +16,7 @@ Written, packed by zlib: conversations.jsonl, with the options of each, and NAME
 length and hash of the rendering, the answers' bytes, for the first ones the text itself. tools.jsonl and NAME.tools.jsonl are
 the same for conversations in which an assistant calls tools. NAME.labels.jsonl, a line for
 each as well, without thoughts where enable_thinking is false: how many tokens the whole rendering has, CRC-32 of their ids and of the bytes at which they begin (int32
-each), and first and past-the-last token of each labelled run. versions.json: what this ran with.
+each), and first and past-the-last token of each labeled run. versions.json: what this ran with.
 
 An answer begins after its turn's header, or after what a generation prompt puts behind the header where the turn starts
 with that; it ends with the token that ends its turn. Where the rendering of a part of the
@@ -269,7 +269,7 @@ def answers(text, name, record, whole):
     return spans
 
 
-def learnt(name, record):
+def learned(name, record):
     """A model that is not to think learns no thoughts."""
     if name != "qwen3" or record["enable_thinking"]:
         return record
@@ -282,7 +282,7 @@ def learnt(name, record):
     return dict(record, messages=turns)
 
 
-def labelled_runs(begins, spans):
+def labeled_runs(begins, spans):
     """Runs of tokens that begin inside an answer."""
     runs = []
     for begin, end in spans:
@@ -305,7 +305,7 @@ def label_line(tokenizer, whole, spans):
     encoding = tokenizer.encode(whole, add_special_tokens=False)
     begins = [len(whole[:begin].encode()) for begin, _ in encoding.offsets]
     return {"tokens": len(encoding.ids), "ids": crc(encoding.ids), "places": crc(begins),
-            "labelled": labelled_runs(begins, spans)}
+            "labeled": labeled_runs(begins, spans)}
 
 
 def readable(name, record):
@@ -377,7 +377,7 @@ def main():
             anew += prefix_answers(text, name, record, whole) is None
             renderings.append(rendering(text, name, record, i))
             if tokenizer:
-                record = learnt(name, record)
+                record = learned(name, record)
                 whole = render(text, name, record, record["messages"], record["add_generation_prompt"],
                                record["enable_thinking"])
                 labels.append(label_line(tokenizer, whole, answers(text, name, record, whole)))

@@ -10,7 +10,7 @@ adapter of tests/fixtures/golden/qwen3 on two processes and on three, in float32
 
 The records of a step are dealt out in one piece to each process. A process pads those of a micro-batch to the longest.
 DistributedDataParallel averages gradients over the processes, so each multiplies its loss by their number and divides
-it by the labelled tokens of the whole step, as transformers does with average_tokens_across_devices. An average of the
+it by the labeled tokens of the whole step, as transformers does with average_tokens_across_devices. An average of the
 processes' means would be another gradient: they have different numbers of labels, and one of them none in some step.
 Before anything is written, the same steps by one process in float64 (tests/golden/make.py) must have the same losses,
 norms and adapters.
@@ -33,7 +33,7 @@ from transformers import AutoModelForCausalLM
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(TESTS, "golden"))
-from make import SIZES, adapter_tensors, labelled, load, train, versions, write_json  # noqa: E402
+from make import SIZES, adapter_tensors, labeled, load, train, versions, write_json  # noqa: E402
 
 MODEL = os.path.join(TESTS, "fixtures", "golden", "qwen3")
 ADAPTER = os.path.join(MODEL, "adapter")
@@ -46,7 +46,7 @@ WITHOUT_LABELS = range(28, 32)  # those of rank 1 in a step of either number of 
 
 
 def ragged(count):
-    """Records of 2 to 40 tokens, of which none to all but the first are labelled."""
+    """Records of 2 to 40 tokens, of which none to all but the first are labeled."""
     generator = torch.Generator().manual_seed(29)
 
     def below(limit):
@@ -62,7 +62,7 @@ def ragged(count):
 
 
 def loss_sum(model, records):
-    """-log p over the labelled tokens of a micro-batch, padded to its longest record."""
+    """-log p over the labeled tokens of a micro-batch, padded to its longest record."""
     width = max(len(record["input_ids"]) for record in records)
 
     def padded(rows, filler):
@@ -94,7 +94,7 @@ def train_rank(rank, ranks, data, t, folder):
     for step in range(t["steps"]):
         begin = (step * ranks + rank) * own
         counts = [None] * ranks
-        dist.all_gather_object(counts, labelled(data[begin:begin + own]))
+        dist.all_gather_object(counts, labeled(data[begin:begin + own]))
         total = sum(counts)
         mean = torch.zeros(1, dtype=torch.float64)
         for micro in range(t["accumulation"]):
@@ -106,8 +106,8 @@ def train_rank(rank, ranks, data, t, folder):
             mean += loss.item()
         dist.all_reduce(mean)
         norm = torch.nn.utils.clip_grad_norm_(params, t["max_grad_norm"]).item()
-        steps.append(dict(loss=mean.item(), grad_norm=norm, learning_rate=schedule.get_last_lr()[0], labelled=total,
-                          labelled_by_rank=counts))
+        steps.append(dict(loss=mean.item(), grad_norm=norm, learning_rate=schedule.get_last_lr()[0], labeled=total,
+                          labeled_by_rank=counts))
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
@@ -124,7 +124,7 @@ def train_ranks(ranks, data, t):
         for rank in range(1, ranks):
             others, tensors = torch.load(os.path.join(folder, f"rank-{rank}"))
             assert others == steps and all(torch.equal(tensors[name], final[name]) for name in final)
-    counts = [step["labelled_by_rank"] for step in steps]
+    counts = [step["labeled_by_rank"] for step in steps]
     assert all(len(set(of_step)) > 1 for of_step in counts), "a mean of means would be the same"
     assert any(of_step[1] == 0 for of_step in counts), "every rank has labels in every step"
     return steps, final
@@ -142,7 +142,7 @@ def check(ranks, data, t, steps, final):
     exact = adapter_tensors(model, lambda p: p)
     apart = dict(loss=0.0, grad_norm=0.0)
     for step, reference in zip(steps, whole, strict=True):
-        assert step["labelled"] == reference["labelled"] and step["learning_rate"] == reference["learning_rate"]
+        assert step["labeled"] == reference["labeled"] and step["learning_rate"] == reference["learning_rate"]
         for name in apart:
             apart[name] = max(apart[name], abs(step[name] / reference[name] - 1))
     update = norm_of(exact[name] - start[name] for name in exact)

@@ -48,7 +48,7 @@ def by_digits():
 
 
 def added_token_context(**flags):
-    """A tokenizer that knows only <x>, to see which neighbours it takes or minds."""
+    """A tokenizer that knows only <x>, to see which neighbors it takes or minds."""
     tokenizer = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
     tokenizer.add_tokens([AddedToken("<x>", normalized=False, **flags)])
     return tokenizer
@@ -192,7 +192,7 @@ struct Composition {{
 
 {range_table("letters", LETTERS, letters)}
 {range_table("numbers", NUMBERS, numbers)}
-{range_table("digits", "What the pre-tokeniser Digits takes for one.", digits)}
+{range_table("digits", "What the pre-tokenizer Digits takes for one.", digits)}
 {range_table("spaces", "White space.", spaces)}
 {range_table("word_characters", "What an added token with single_word must not touch.", word_characters)}
 /// Marks that canonical ordering may move.

@@ -195,7 +195,7 @@ TEST_CASE("yaml settings: a value that its key does not take is refused with its
   CHECK(said_of("~") == "r.yaml:1:1: found null, expected keys, each with a colon and its value");
 }
 
-TEST_CASE("yaml settings: all keys that can't be honoured are named at once, a line each, in the order of the file") {
+TEST_CASE("yaml settings: all keys that can't be honored are named at once, a line each, in the order of the file") {
   CHECK(
       said_of(
           "lr: 1e-4\nseed: x\nfoo: [1]\nlearning_rat: 2\nuse_dora: yes\nseed2: \"\"\nreport_to: [tensorboard, wandb]\n"
@@ -368,7 +368,7 @@ TEST_CASE("yaml settings: interpolations are not read, and what stage calls the 
       "are cut into blocks of so many");
 }
 
-TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honoured, or refused with all reasons at once") {
+TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honored, or refused with all reasons at once") {
   const std::string usual = "F: nothing to do for trust_remote_code, stage, do_train, ";
   CHECK(told_of("llama3_lora_sft.yaml") ==
         usual + "overwrite_cache, preprocessing_num_workers, plot_loss; bf16 true is dtype bfloat16");
@@ -425,7 +425,7 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honoured, or ref
         "F:4: unknown key do_predict: given true; here: predict of the command eval");
 }
 
-TEST_CASE("yaml settings: a file that is honoured has the settings that it says") {
+TEST_CASE("yaml settings: a file that is honored has the settings that it says") {
   Config config;
   (void)read_settings(config, io::read_yaml(fixture("llama3_lora_sft.yaml")), "F");
   CHECK(config.model_name_or_path == "meta-llama/Meta-Llama-3-8B-Instruct");

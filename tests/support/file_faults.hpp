@@ -33,7 +33,7 @@ enum class Fault {
 ///
 /// A model of the disk is kept beside the real one: each file knows the content that was synced last, each folder the
 /// names that were. Losing power writes that model over `root`. Real file systems keep something between the two models
-/// of loss, so what withstands both is safe. Links are not modelled. A process that dies runs on here, but reaches the
+/// of loss, so what withstands both is safe. Links are not modeled. A process that dies runs on here, but reaches the
 /// disk no more.
 class FileFaults final : public io::FileHook {
  public:

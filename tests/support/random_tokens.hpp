@@ -10,7 +10,7 @@
 
 namespace lora::test {
 
-/// A data file of random tokens for a model of 61, of which the later half of each record is labelled.
+/// A data file of random tokens for a model of 61, of which the later half of each record is labeled.
 inline void write_tokens(const io::Path& path, Index count, std::uint64_t seed) {
   std::string text;
   Random random(seed);

@@ -64,7 +64,7 @@ inline Subject subject_of(const std::string& family, Index layers = 2) {
   return s;
 }
 
-/// Sequences of random tokens, of which the later part is labelled.
+/// Sequences of random tokens, of which the later part is labeled.
 inline data::Batch batch_of(std::span<const Index> lengths, Index first_place, std::uint64_t seed) {
   data::Batch batch;
   Random random(seed);

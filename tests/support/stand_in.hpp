@@ -44,18 +44,18 @@ inline std::string stand_in_faults() {
 /// A setting of the stand-in for as long as this lives.
 class StandInSetting {
  public:
-  StandInSetting(const char* name, std::int64_t value, std::int64_t afterwards) : name_(name), afterwards_(afterwards) {
+  StandInSetting(const char* name, std::int64_t value, std::int64_t afterward) : name_(name), afterward_(afterward) {
     set(value);
   }
   StandInSetting(const StandInSetting&) = delete;
   StandInSetting& operator=(const StandInSetting&) = delete;
-  ~StandInSetting() { set(afterwards_); }
+  ~StandInSetting() { set(afterward_); }
 
  private:
   void set(std::int64_t value) const { CHECK(stand_in<decltype(standInSet)>("standInSet")(name_, value) == 0); }
 
   const char* name_;
-  std::int64_t afterwards_;
+  std::int64_t afterward_;
 };
 
 /// Calls body() with the stand-in ready, and fails if it saw anything done that real libraries may not notice.

@@ -11,7 +11,7 @@
 
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/page_locked.hpp"
-#include "lora/tensor/span.hpp"
+#include "lora/tensor/profile_scope.hpp"
 #include "lora/tensor/transfer.hpp"
 #include "support/message_of.hpp"
 #include "support/process.hpp"
@@ -265,10 +265,10 @@ TEST_CASE("tensor: a kernel that keeps its scratch ends a debug build, what is n
         if (keeps) (void)scratch<float>(dev, 1, 1);
       };
       if (is_kernel) {
-        const Span span(dev, "family", "name", 1, 1);
+        const ProfileScope span(dev, "family", "name", 1, 1);
         work();
       } else {
-        const Span span(dev, Profile::Kind::phase, "forward");
+        const ProfileScope span(dev, Profile::Kind::phase, "forward");
         work();
       }
     });

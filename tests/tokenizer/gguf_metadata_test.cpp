@@ -67,7 +67,7 @@ const std::string pre_key = "tokenizer.ggml.pre";
 
 }  // namespace
 
-TEST_CASE("gguf metadata: the pre-tokenizer is named by what it does, with its normaliser and ignore_merges") {
+TEST_CASE("gguf metadata: the pre-tokenizer is named by what it does, with its normalizer and ignore_merges") {
   const auto name_of = [](const io::Json& json) {
     const auto own = tokenizer_of(json);
     const auto file = written(own, 300);

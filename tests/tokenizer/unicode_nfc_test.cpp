@@ -19,7 +19,7 @@ namespace {
 
 using Places = std::vector<std::size_t>;
 
-/// The places of the code points of a normalised text.
+/// The places of the code points of a normalized text.
 Places places_of(const unicode::Normalized& normal) {
   Places places;
   for (std::size_t at = 0; at < normal.text.size(); at += unicode::code_point_at(normal.text, at).bytes)
@@ -72,7 +72,7 @@ TEST_CASE("unicode_nfc: places in the text as given") {
   CHECK(unicode::to_nfc("e\u0301").begins == Places{0, 0});
 }
 
-TEST_CASE("unicode_nfc: normalising twice changes nothing more, and plain text is not changed at all") {
+TEST_CASE("unicode_nfc: normalizing twice changes nothing more, and plain text is not changed at all") {
   Random random(7);
   std::vector<char32_t> pool;
   for (const auto& row : unicode::compositions) pool.insert(pool.end(), {row.first, row.second, row.whole});

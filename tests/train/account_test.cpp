@@ -41,12 +41,12 @@ std::vector<data::Batch> unit_of(const std::vector<std::vector<Index>>& records)
 
 }  // namespace
 
-TEST_CASE("account: a step adds what it learnt, and one that was not applied only that it was made") {
+TEST_CASE("account: a step adds what it learned, and one that was not applied only that it was made") {
   const Plan plan = two_stages();
   run::RunState state;
   state.evaluation_due = true;
   state.loss_scale.emplace();
-  const StepResult good{.loss = 2.5, .grad_norm = 0.5, .tokens = 30, .computed_tokens = 22, .labelled = 7};
+  const StepResult good{.loss = 2.5, .grad_norm = 0.5, .tokens = 30, .computed_tokens = 22, .labeled = 7};
   train::add_step(state, good, true, 1, plan);
   CHECK(state.step == 1);
   CHECK(state.updates == 1);
@@ -58,14 +58,14 @@ TEST_CASE("account: a step adds what it learnt, and one that was not applied onl
   CHECK((state.losses.steps == 1 && state.losses.sum == 2.5));
   CHECK((state.losses_since_line.steps == 1 && state.losses_since_line.sum == 2.5));
   CHECK(state.loss_scale == optim::LossScale{65536, 1});
-  const StepResult steep{.loss = 9, .grad_norm = infinite, .tokens = 12, .computed_tokens = 12, .labelled = 7};
+  const StepResult steep{.loss = 9, .grad_norm = infinite, .tokens = 12, .computed_tokens = 12, .labeled = 7};
   train::add_step(state, steep, false, 1, plan);
   CHECK((state.step == 2 && state.updates == 1 && state.total_tokens == 42 && state.shared_tokens == 8));
   CHECK((state.last_loss == 2.5 && state.losses.steps == 1 && state.losses_since_line.steps == 1));
   CHECK(state.loss_scale == optim::LossScale{32768, 0});
-  StepResult spoilt = steep;  // which no smaller scale helps
-  spoilt.loss = infinite;
-  train::add_step(state, spoilt, false, 1, plan);
+  StepResult spoiled = steep;  // which no smaller scale helps
+  spoiled.loss = infinite;
+  train::add_step(state, spoiled, false, 1, plan);
   CHECK(state.loss_scale == optim::LossScale{32768, 0});
   state.loss_scale->value = optim::LossScale::least;
   train::add_step(state, steep, false, 1, plan);
@@ -86,13 +86,13 @@ TEST_CASE("account: a line of the log has the step's own numbers, its stage's, a
   state.step = 5;
   state.losses_since_line = {6, 4};
   StepResult result{
-      .loss = 2.5, .grad_norm = 0.5, .loss_scale = 1024, .tokens = 30, .computed_tokens = 30, .labelled = 7};
+      .loss = 2.5, .grad_norm = 0.5, .loss_scale = 1024, .tokens = 30, .computed_tokens = 30, .labeled = 7};
   run::StepMetrics line = train::metrics_of(state, result, true, 0.125, 4, plan);
   CHECK_FALSE(line.skipped);
   CHECK((line.step == 5 && line.stage == 2 && line.epoch == 2.5));
   CHECK((line.loss == 2.5 && line.mean_loss == 1.5 && line.learning_rate == 0.125 && line.grad_norm == 0.5));
   CHECK_FALSE(line.loss_scale);
-  CHECK((line.tokens == 30 && line.labelled_tokens == 7 && line.tokens_per_second == 7.5));
+  CHECK((line.tokens == 30 && line.labeled_tokens == 7 && line.tokens_per_second == 7.5));
   CHECK_FALSE(line.computed_tokens);
   result.computed_tokens = 20;
   CHECK(train::metrics_of(state, result, true, 0.125, 4, plan).computed_tokens == 20);
@@ -101,7 +101,7 @@ TEST_CASE("account: a line of the log has the step's own numbers, its stage's, a
   state.step = 4;  // the last of its stage
   state.loss_scale.emplace();
   state.drawn = {{0, 3, {{"x", 1}}}, {3, 4, {{"a", 3}, {"b", 1}}}};
-  state.learnt_of_files = {{"f", 1}, {"g", 4}};
+  state.learned_of_files = {{"f", 1}, {"g", 4}};
   line = train::metrics_of(state, result, true, 0.125, 0, plan);
   CHECK((line.step == 4 && line.stage == 1 && line.epoch == 1.4));
   CHECK(line.loss_scale == 1024);
@@ -109,8 +109,8 @@ TEST_CASE("account: a line of the log has the step's own numbers, its stage's, a
   CHECK(line.mix == Shares{{"a", 0.75}, {"b", 0.25}});
   CHECK(line.datasets == Shares{{"f", 0.2}, {"g", 0.8}});
   state.drawn.back().to_step = 3;  // by a step before
-  state.learnt_of_files = {{"f", 0}, {"g", 0}};
-  result.labelled = 0;
+  state.learned_of_files = {{"f", 0}, {"g", 0}};
+  result.labeled = 0;
   line = train::metrics_of(state, result, false, 0.125, 4, plan);
   CHECK(line.mix.empty());
   CHECK(line.datasets == Shares{{"f", 0}, {"g", 0}});
@@ -122,7 +122,7 @@ TEST_CASE("account: a line of the log has the step's own numbers, its stage's, a
 
 TEST_CASE("account: the best is by the metric that is named, and an evaluation leaves all three numbers") {
   const model::Evaluation evaluation{
-      .step = 3, .loss_sum = 6, .labelled = 4, .correct = 3, .exact_match = 0.25, .rouge_l = 0.5};
+      .step = 3, .loss_sum = 6, .labeled = 4, .correct = 3, .exact_match = 0.25, .rouge_l = 0.5};
   const std::map<std::string, double> costs = {
       {"eval_loss", 1.5}, {"eval_token_accuracy", -0.75}, {"eval_exact_match", -0.25}, {"eval_rouge_l", -0.5}};
   for (const auto& entry : costs) {
@@ -180,7 +180,7 @@ TEST_CASE("account: what lasts of a run are its counts, its losses and evaluatio
   state.last_exact_match = 0.25;
   state.last_rouge_l = 0.5;
   state.drawn = {{1, 3, {{"a", 2}}}};
-  state.learnt_of_files = {{"f", 4}};
+  state.learned_of_files = {{"f", 4}};
   state.best_step = 4;
   run::RunMetrics found = train::lasting_metrics(state, plan, "level");
   CHECK_FALSE(found.finished);
@@ -222,7 +222,7 @@ TEST_CASE("account: what lasts of a run are its counts, its losses and evaluatio
   state.updates = 0;
   found = train::lasting_metrics(state, plan, "");
   CHECK((found.best_eval_loss == 2.0 && found.best_step == 4));
-  CHECK(std::isnan(found.train_loss));  // nothing was learnt
+  CHECK(std::isnan(found.train_loss));  // nothing was learned
   const Plan single(data::Order(data::Sequences::below(10), 7, true), 1, {stage(4, 4)});
   CHECK(train::lasting_metrics(state, single, "").stages.empty());
 }
@@ -249,12 +249,12 @@ TEST_CASE("account: records are counted by their class in a part of a curriculum
   const std::vector<std::string> names = {"first", "second", "third"};
   const auto file_of = [](Index record) { return record < 2 ? Index{0} : Index{2}; };
   train::add_files(state, names, alone, units, file_of);
-  CHECK(state.learnt_of_files == Counts{{"first", 2}, {"second", 0}, {"third", 4}});
+  CHECK(state.learned_of_files == Counts{{"first", 2}, {"second", 0}, {"third", 4}});
   const std::vector<std::string> renamed = {"first", "another", "third"};
   train::add_files(state, renamed, alone, units, file_of);
-  CHECK(state.learnt_of_files == Counts{{"first", 4}, {"another", 0}, {"third", 8}});
+  CHECK(state.learned_of_files == Counts{{"first", 4}, {"another", 0}, {"third", 8}});
   train::add_files(state, {}, alone, units, file_of);
-  CHECK(state.learnt_of_files.empty());
+  CHECK(state.learned_of_files.empty());
 }
 
 }  // namespace account_test

@@ -225,7 +225,7 @@ TEST_CASE("curriculum run: what is missing is named, other labels are counted, a
   config.curriculum_field = "level";
   config.curriculum_stages = {{0.5, {{"1", 0.5}, {"3", 0.5}}}, {1, {{"2", 1}}}};
   fine_tune(config);
-  CHECK(quiet.said("no record is labelled 3: its share of the curriculum goes to the others"));
+  CHECK(quiet.said("no record is labeled 3: its share of the curriculum goes to the others"));
   CHECK(quiet.said("4 records have a label of no mix, or none, and are not drawn"));
   const io::Json counts = counts_of(school.temp / "run");
   CHECK(counts[0].at("counts") == io::json_object({{"1", 10}, {"2", 0}}));
@@ -255,7 +255,7 @@ TEST_CASE("curriculum run: a record without labels leaves its place empty and is
   CHECK(counts_of(school.temp / "run")[0].at("counts") == io::json_object({{"explain", 4}}));
 }
 
-TEST_CASE("curriculum run: where nothing was learnt it is an error, and labels stay within a line") {
+TEST_CASE("curriculum run: where nothing was learned it is an error, and labels stay within a line") {
   Quiet quiet;
   const School school(30);
   io::write_file(school.temp / "train.jsonl",
@@ -264,8 +264,8 @@ TEST_CASE("curriculum run: where nothing was learnt it is an error, and labels s
   Config config = school.lessons("run", 4);
   config.curriculum_stages = {{1, {{"b\nc", 0.5}, {"d", 0.25}, {"e\nf", 0.25}}}};
   CHECK(message_of<Error>([&] { fine_tune(config); }) ==
-        "no step had a labelled token: nothing was learned, and no final_model is written");
-  CHECK(quiet.said("no record is labelled d, e\\nf: their shares of the curriculum go to the others"));
+        "no step had a labeled token: nothing was learned, and no final_model is written");
+  CHECK(quiet.said("no record is labeled d, e\\nf: their shares of the curriculum go to the others"));
   CHECK(quiet.said("curriculum: steps 1 to 4: 8 b\\nc"));
 }
 

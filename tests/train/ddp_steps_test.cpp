@@ -109,7 +109,7 @@ TEST_CASE("ddp: two and three ranks have the losses, gradient norms and adapter 
       double loss_off = 0, norm_off = 0;
       for (std::size_t i = 0; i < steps.size(); ++i) {
         const double loss = reference[i].at("loss"), norm = reference[i].at("grad_norm");
-        CHECK(steps[i].labelled_tokens == reference[i].at("labelled"));
+        CHECK(steps[i].labeled_tokens == reference[i].at("labeled"));
         CHECK(std::fabs(steps[i].learning_rate - reference[i].at("learning_rate").get<double>()) <= 1e-15);
         loss_off = std::max(loss_off, std::fabs(steps[i].loss - loss) / loss);
         norm_off = std::max(norm_off, std::fabs(steps[i].grad_norm - norm) / norm);

@@ -50,7 +50,7 @@ Config restless(const Workshop& shop, const std::string& output) {
 
 /// An evaluation with this loss and this accuracy, which are fractions of eighths.
 model::Evaluation evaluated(Index step, double loss, double accuracy = 0) {
-  return {.step = step, .loss_sum = 8 * loss, .labelled = 8, .correct = static_cast<Index>(8 * accuracy)};
+  return {.step = step, .loss_sum = 8 * loss, .labeled = 8, .correct = static_cast<Index>(8 * accuracy)};
 }
 
 run::RunState after(const std::vector<double>& losses, const Config& config,

@@ -379,7 +379,7 @@ TEST_CASE("eval_predict: a rank that is told to stop has the others leave the re
       model::Decoder<D, float> decoder(dev, source);
       const train::Prepared run(cpu::Threads(1), config, source, options);
       if (self.rank() == 0) dev.set_profile(&profile);
-      const Span whole(dev, Profile::Kind::step, "answers");
+      const ProfileScope whole(dev, Profile::Kind::step, "answers");
       const auto answers = train::answers_to(run.data.answered(), dev, decoder, run, self);
       CHECK(answers.has_value() == !tells);
     });

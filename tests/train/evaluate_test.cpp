@@ -21,7 +21,7 @@ using namespace lora::train;
 
 namespace {
 
-/// A record whose tokens are their places, all labelled but those of the prompt.
+/// A record whose tokens are their places, all labeled but those of the prompt.
 data::Example record(Index length, Index prompt) {
   data::Example example;
   example.record = 41;
@@ -64,22 +64,22 @@ TEST_CASE("evaluate: a record that fits is left as it is") {
   CHECK(windows[0].labels == record(8, 3).labels);
 }
 
-TEST_CASE("evaluate: after each batch the sums so far are told, and without a labelled token it is an error") {
+TEST_CASE("evaluate: after each batch the sums so far are told, and without a labeled token it is an error") {
   const auto source = model::Source::open(std::filesystem::path(LORA_FIXTURES) / "golden" / "qwen3");
   cpu::Device dev(1);
   model::Decoder<cpu::Device, float> decoder(dev, source);
   const std::vector<data::Example> examples = {record(5, 1), record(9, 1), record(3, 1)};  // the second in two windows
   std::string told;
   const auto see = [&](const model::Evaluation& sums) {
-    told += concat(sums.records, " records, ", sums.tokens, " tokens, ", sums.labelled, " labelled\n");
+    told += concat(sums.records, " records, ", sums.tokens, " tokens, ", sums.labeled, " labeled\n");
   };
   std::vector<RecordLoss> each(7);  // of an evaluation before
   const auto totals = evaluate(dev, decoder, 3, [&](Index i) { return examples[static_cast<std::size_t>(i)]; },
                                {.batch = 2, .window = 8, .see = see, .each = &each});
-  CHECK(told == "2 records, 14 tokens, 11 labelled\n3 records, 17 tokens, 14 labelled\n");
-  CHECK((totals.records == 3 && totals.tokens == 17 && totals.labelled == 14));
+  CHECK(told == "2 records, 14 tokens, 11 labeled\n3 records, 17 tokens, 14 labeled\n");
+  CHECK((totals.records == 3 && totals.tokens == 17 && totals.labeled == 14));
   REQUIRE(each.size() == 3);
-  CHECK((each[0].labelled == 4 && each[1].labelled == 8 && each[2].labelled == 2));
+  CHECK((each[0].labeled == 4 && each[1].labeled == 8 && each[2].labeled == 2));
   const std::string nothing = [&]() -> std::string {
     try {
       evaluate(dev, decoder, 2, [](Index) { return record(5, 5); }, {});
@@ -88,7 +88,7 @@ TEST_CASE("evaluate: after each batch the sums so far are told, and without a la
     }
     return "";
   }();
-  CHECK(nothing == "nothing to evaluate: none of 2 records has a labelled token");
+  CHECK(nothing == "nothing to evaluate: none of 2 records has a labeled token");
 }
 
 TEST_CASE("evaluate: what records of a batch have in common is computed once, with the same losses for each") {
@@ -113,10 +113,10 @@ TEST_CASE("evaluate: what records of a batch have in common is computed once, wi
                         {.batch = batch, .window = window, .shares = shares, .each = &each});
       };
       const auto one = losses_of(false, apart), other = losses_of(true, shared);
-      CHECK((one.labelled == other.labelled && one.tokens == other.tokens && one.records == other.records));
+      CHECK((one.labeled == other.labeled && one.tokens == other.tokens && one.records == other.records));
       CHECK(other.loss_sum == doctest::Approx(one.loss_sum).epsilon(1e-5));
       for (std::size_t i = 0; i < examples.size(); ++i) {
-        CHECK(shared[i].labelled == apart[i].labelled);
+        CHECK(shared[i].labeled == apart[i].labeled);
         CHECK(shared[i].loss_sum == doctest::Approx(apart[i].loss_sum).epsilon(1e-5));
       }
       if (batch == 1) CHECK(other.loss_sum == one.loss_sum);
@@ -130,7 +130,7 @@ TEST_CASE("evaluate: what records of a batch have in common is computed once, wi
 TEST_CASE("evaluate: perplexity is the exponential of the mean loss") {
   model::Evaluation totals;
   totals.loss_sum = 3;
-  totals.labelled = 2;
+  totals.labeled = 2;
   totals.correct = 1;
   CHECK(totals.loss() == 1.5);
   CHECK(totals.perplexity() == std::exp(1.5));
@@ -150,8 +150,8 @@ TEST_CASE("evaluate: ranks share the batches out, and each has the sums that one
                      .window = 8,
                      .see =
                          [&](const model::Evaluation& own) {
-                           if (passes != nullptr && own.labelled > seen) ++*passes;
-                           seen = own.labelled;
+                           if (passes != nullptr && own.labeled > seen) ++*passes;
+                           seen = own.labeled;
                          },
                      .stop = stop,
                      .ranks = ranks});
@@ -170,7 +170,7 @@ TEST_CASE("evaluate: ranks share the batches out, and each has the sums that one
       });
       for (const model::Evaluation& one : results) {
         CHECK(one.loss_sum == alone.loss_sum);
-        CHECK(one.labelled == alone.labelled);
+        CHECK(one.labeled == alone.labeled);
         CHECK(one.correct == alone.correct);
         CHECK(one.records == records);
         CHECK(one.tokens == alone.tokens);
@@ -213,13 +213,13 @@ TEST_CASE("evaluate: perplexity is transformers' with PEFT, whole and in windows
         REQUIRE(each.size() == examples.size());
         for (std::size_t i = 0; i < each.size(); ++i) {
           CAPTURE(i);
-          if (each[i].labelled == 0) continue;
+          if (each[i].labeled == 0) continue;
           const auto alone = evaluate(dev, decoder, 1, [&](Index) { return examples[i]; }, {.window = window});
-          CHECK(each[i].labelled == alone.labelled);
+          CHECK(each[i].labeled == alone.labeled);
           // Sums of some hundred float32 terms in another order.
           CHECK(std::fabs(each[i].loss() - alone.loss()) < 1e-5 * alone.loss());
         }
-        CHECK(totals.labelled == expected.at("labelled").get<Index>());
+        CHECK(totals.labeled == expected.at("labeled").get<Index>());
         CHECK(std::fabs(totals.perplexity() - perplexity) < 1e-5 * perplexity);
       }
     }

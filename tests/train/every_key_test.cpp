@@ -94,7 +94,7 @@ ByHand train_by_hand(D& dev, model::Decoder<D, T>& decoder, const inputs::Record
                             {"learning_rate", rate},
                             {"grad_norm", found.grad_norm},
                             {"tokens", found.tokens},
-                            {"labelled_tokens", found.labelled}});
+                            {"labelled_tokens", found.labeled}});
     if (done % loop.eval_steps == 0 || done == loop.steps) {
       const auto totals = train::evaluate(dev, decoder, static_cast<Index>(held.size()),
                                           [&](Index i) { return held_back[held[static_cast<std::size_t>(i)]]; },

@@ -20,7 +20,7 @@ using namespace lora::test;
 
 namespace {
 
-/// Records of which one token alone is labelled: at a scale of 65536 their gradient overflows in float16.
+/// Records of which one token alone is labeled: at a scale of 65536 their gradient overflows in float16.
 void write_single_labels(const io::Path& path) {
   std::string text;
   for (int record = 0; record < 12; ++record) {

@@ -34,7 +34,7 @@ struct Case {
   double noise = 0;
   Index recomputed = 0;
   std::vector<Index> lengths{37, 5, 61};
-  Index labelled_of = 3;  // one of so many rows is labelled
+  Index labeled_of = 3;  // one of so many rows is labeled
 };
 
 bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
@@ -107,7 +107,7 @@ std::vector<Case> cases() {
   add("dropout, wide MLP", [](Case& c) {
     c.adapter.dropout = 0.25;
     c.model.ffn = 400;
-    c.labelled_of = 20;
+    c.labeled_of = 20;
   });
   for (const Index count : {0, 2})  // which a weight that is decoded could not hold
     add(concat("dropout over weights that are decoded, checkpoints ", count), [=](Case& c) {
@@ -119,16 +119,16 @@ std::vector<Case> cases() {
   add("noise on embeddings", [](Case& c) { c.noise = 5; });
   add("few labels, wide MLP", [](Case& c) {
     c.model.ffn = 400;
-    c.labelled_of = 40;
+    c.labeled_of = 40;
   });
   add("few labels, wide heads", [](Case& c) {
     c.model.head_dim = 64;
-    c.labelled_of = 40;
+    c.labeled_of = 40;
   });
   add("few labels, wide heads, no norms of them", [](Case& c) {
     c.model.family = "qwen2";
     c.model.head_dim = 64;
-    c.labelled_of = 40;
+    c.labeled_of = 40;
   });
   add("windows of some layers", [](Case& c) {
     c.model.more = {{"use_sliding_window", true}, {"sliding_window", 20}, {"max_window_layers", 1}};
@@ -136,20 +136,20 @@ std::vector<Case> cases() {
   add("a small vocabulary", [](Case& c) { c.model.vocabulary = 17; });
   add("more rows than tiles have", [](Case& c) {
     c.lengths = {700, 400, 301};
-    c.labelled_of = 1;
+    c.labeled_of = 1;
     c.model.layers = 2;
     c.model.vocabulary = 2500;
     c.adapter.dropout = 0.1;
   });
   add("more rows than tiles have, few labels", [](Case& c) {
     c.lengths = {700, 400, 301};
-    c.labelled_of = 40;
+    c.labeled_of = 40;
     c.model.layers = 1;
     c.adapter.dropout = 0.1;
   });
   add("the head's rows of a small vocabulary are the widest", [](Case& c) {
     c.model = {.vocabulary = 17, .hidden = 96, .ffn = 24, .heads = 2, .kv_heads = 1, .head_dim = 4};
-    c.labelled_of = 1;
+    c.labeled_of = 1;
   });
   add("an adapter and embeddings", [](Case& c) {
     c.adapter.whole_modules = {"embed_tokens"};
@@ -182,19 +182,19 @@ std::vector<Case> cases() {
   });
   add("a stage that trains a layer of an adapter", [](Case& c) {
     c.trains = [](std::string_view name) { return begins(name, "model.layers.1."); };
-    c.labelled_of = 40;
+    c.labeled_of = 40;
   });
   add("a stage that trains A alone, with large ranks", [](Case& c) {
     c.trains = [](std::string_view name) { return name.find("lora_A") != name.npos; };
     c.adapter.rank = 40;
-    c.labelled_of = 40;
+    c.labeled_of = 40;
   });
   add("a stage that trains B alone, of weights that are decoded", [](Case& c) {
     c.trains = [](std::string_view name) { return name.find("lora_B") != name.npos; };
     c.model.dtype = DType::bf16;
     c.adapter.rank = 40;
     c.lengths = {90, 75, 35};
-    c.labelled_of = 40;
+    c.labeled_of = 40;
   });
   add("a stage of full training", [=](Case& c) {
     c.has_adapter = false;
@@ -212,7 +212,7 @@ data::Batch batch_of(const Case& c) {
     data::Example example;
     for (Index i = 0; i < length; ++i, ++row) {
       example.tokens.push_back(static_cast<std::int32_t>(row % c.model.vocabulary));
-      example.labels.push_back(row % c.labelled_of == 0 ? example.tokens.back() : ignore_index);
+      example.labels.push_back(row % c.labeled_of == 0 ? example.tokens.back() : ignore_index);
     }
     batch.append(example, batch.sequences());
   }
@@ -266,7 +266,7 @@ template <class D, class T>
 void check_work(const Case& c, const model::Source& source, const data::Batch& batch, const Tiling& tiling,
                 const Profile& profile) {
   nn::WorkPass pass{.rows = batch.rows(),
-                    .labelled = batch.labelled,
+                    .labeled = batch.labeled,
                     .element = sizeof(T),
                     .sum = sizeof(Accum<T>),
                     .tiling = tiling,
@@ -305,7 +305,7 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
     Profile profile(Profile::Limits{.skipped_steps = 0});
     dev.set_profile(&profile);
     {
-      const Span step(dev, Profile::Kind::step, "step");
+      const ProfileScope step(dev, Profile::Kind::step, "step");
       decoder.train_micro_batch(dev, batch, 1, 7, sum.view());
     }
     dev.set_profile(nullptr);
@@ -313,7 +313,7 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
     check_work<D, T>(c, source, batch, dev.tiling(), profile);
     CHECK(test::checked_phases(profile).count("forward") == 1);
     const train::MemoryBasis basis{blueprint_of(c, source), nn::machine_of(dev)};
-    check_arena<D>(train::forecast_memory<D, T>(basis, batch.rows(), batch.labelled, c.recomputed, c.trains),
+    check_arena<D>(train::forecast_memory<D, T>(basis, batch.rows(), batch.labeled, c.recomputed, c.trains),
                    dev.arena(), threads);
   }
   D dev(threads);
@@ -321,7 +321,7 @@ void check(const Case& c, int threads = 1, const std::function<void(D&)>& prepar
   auto decoder = decoder_of<D, T>(dev, c, source);
   decoder.evaluate(dev, batch);
   const train::MemoryBasis basis{blueprint_of(c, source), nn::machine_of(dev)};
-  check_arena<D>(train::forecast_evaluation<D, T>(basis, batch.rows(), batch.labelled), dev.arena(), threads);
+  check_arena<D>(train::forecast_evaluation<D, T>(basis, batch.rows(), batch.labeled), dev.arena(), threads);
 }
 
 }  // namespace

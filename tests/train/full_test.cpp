@@ -298,14 +298,14 @@ TEST_CASE("full: a base that holds NaN or infinity is told before the first step
       auto tensors = random_tensors({});
       for (auto& tensor : tensors)
         if (tensor.name == name) tensor.values.back() = dtype == DType::f16 ? -INFINITY : NAN;
-      write_model(shop.temp / "spoilt", config_json({}), tensors, dtype);
+      write_model(shop.temp / "spoiled", config_json({}), tensors, dtype);
       for (const bool trains : {true, false}) {
         Config config = full_config(shop);
-        config.model_name_or_path = (shop.temp / "spoilt").native();
+        config.model_name_or_path = (shop.temp / "spoiled").native();
         if (!trains) config.trainable = {"norm"};
         CHECK(message_of<NonFiniteError>([&] { fine_tune(config); }) ==
               concat("the tensor ", std::string_view(name), " of ",
-                     (shop.temp / "spoilt" / "model.safetensors").native(), " holds ",
+                     (shop.temp / "spoiled" / "model.safetensors").native(), " holds ",
                      dtype == DType::f16 ? "-inf" : "nan", "; a model to train holds finite numbers"));
         CHECK_FALSE(io::is_there(shop.temp / "run"));
       }

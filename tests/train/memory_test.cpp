@@ -46,11 +46,11 @@ struct Model {
     blueprint.adapter.emplace();
     return {std::move(blueprint), nn::machine_of(dev)};
   }
-  train::MemoryForecast forecast(Index rows, Index labelled, Index recomputed) {
-    return train::forecast_memory<Cpu, float>(basis(), rows, labelled, recomputed);
+  train::MemoryForecast forecast(Index rows, Index labeled, Index recomputed) {
+    return train::forecast_memory<Cpu, float>(basis(), rows, labeled, recomputed);
   }
-  train::MemoryForecast forecast_evaluation(Index rows, Index labelled) {
-    return train::forecast_evaluation<Cpu, float>(basis(), rows, labelled);
+  train::MemoryForecast forecast_evaluation(Index rows, Index labeled) {
+    return train::forecast_evaluation<Cpu, float>(basis(), rows, labeled);
   }
   template <class... Rest>
   train::MemoryPlan plan(const train::LargestBatch& batch, const train::LargestBatch& evaluation, const Rest&... rest) {
@@ -69,7 +69,7 @@ struct Model {
   }
 };
 
-/// Records of these lengths, of which every second token is labelled.
+/// Records of these lengths, of which every second token is labeled.
 data::EncodeSummary records_of(std::initializer_list<std::size_t> lengths) {
   data::EncodeSummary summary;
   for (const std::size_t length : lengths) {
@@ -90,7 +90,7 @@ TEST_CASE("memory: the largest micro-batch is of the longest records, as many as
     CAPTURE(rows);
     const train::LargestBatch batch = train::largest_batch(records, limit, per_step);
     CHECK(batch.rows == rows);
-    CHECK(batch.labelled == (rows + 1) / 2);
+    CHECK(batch.labeled == (rows + 1) / 2);
   };
   check({2, 0}, 4, 80);    // two sequences
   check({1, 0}, 4, 40);    // one
@@ -99,8 +99,8 @@ TEST_CASE("memory: the largest micro-batch is of the longest records, as many as
   check({1, 999}, 2, 80);  // a step has no more than two
   check({9, 0}, 9, 100);   // all records
   // Where what is in common lies there once, labels are denser.
-  CHECK(train::largest_batch(records, {.sequences = 2}, 4, {.labelled = 0.75}).labelled == 60);
-  CHECK(train::largest_batch(records, {.sequences = 2}, 4, {.labelled = 0.25}).labelled == 40);
+  CHECK(train::largest_batch(records, {.sequences = 2}, 4, {.labeled = 0.75}).labeled == 60);
+  CHECK(train::largest_batch(records, {.sequences = 2}, 4, {.labeled = 0.25}).labeled == 40);
   // And rows are fewer: of two records, of all, but never fewer than the longest one's.
   CHECK(train::largest_batch(records, {.tokens = 999}, 2, {.rows = 0.6}).rows == 48);
   CHECK(train::largest_batch(records, {.tokens = 999}, 9, {.rows = 0.6}).rows == 60);
@@ -113,7 +113,7 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
   Model model;
   const train::LargestBatch batch{Index{1} << 24, 1};  // far more than what this process holds, and how that moves
   const auto needs = [&](Index recomputed) {
-    return model.forecast(batch.rows, batch.labelled, recomputed).total() / 0x1p30;
+    return model.forecast(batch.rows, batch.labeled, recomputed).total() / 0x1p30;
   };
   settings::Config config;
   const auto planned = [&] { return model.plan(batch, {}, config); };
@@ -148,8 +148,8 @@ TEST_CASE("memory: as few layers are checkpointed as the limit allows, all where
 TEST_CASE("memory: the limit is of the whole process, what it holds already included") {
   Model model;
   const train::LargestBatch batch{64, 64};
-  const double needs = model.forecast(batch.rows, batch.labelled, 0).total();
-  const double least = model.forecast(batch.rows, batch.labelled, 4).total();
+  const double needs = model.forecast(batch.rows, batch.labeled, 0).total();
+  const double least = model.forecast(batch.rows, batch.labeled, 4).total();
   settings::Config config;
   config.memory_limit_gib = 2 * needs / 0x1p30;
   const auto planned = [&](double held) { return model.plan(batch, {}, config, held); };
@@ -272,8 +272,8 @@ TEST_CASE("memory: a model without an adapter needs nothing for one") {
 TEST_CASE("memory: an evaluation counts, in the forecast and against the limit") {
   Model model;
   const train::LargestBatch small{16, 16}, large{4096, 4096};
-  const auto training = model.forecast(small.rows, small.labelled, 0);
-  const auto evaluating = model.forecast_evaluation(large.rows, large.labelled);
+  const auto training = model.forecast(small.rows, small.labeled, 0);
+  const auto evaluating = model.forecast_evaluation(large.rows, large.labeled);
   REQUIRE(evaluating.total() > 2 * training.total());
   settings::Config config;
   CHECK(model.plan(small, {}, config, 0).needs.total() == training.total());
@@ -328,7 +328,7 @@ TEST_CASE("memory: the largest evaluation is of the longest windows, as many as 
     CAPTURE(rows);
     const auto batch = train::largest_evaluation(records, sequences, window);
     CHECK(batch.rows == rows);
-    CHECK(batch.labelled == (rows + 1) / 2);
+    CHECK(batch.labeled == (rows + 1) / 2);
   };
   check(records_of({10, 40, 20, 30}), 2, 2048, 80);
   check(records_of({10, 40, 20, 30}), 8, 2048, 100);  // all of them
@@ -339,19 +339,19 @@ TEST_CASE("memory: the largest evaluation is of the longest windows, as many as 
 
 TEST_CASE("memory: the forecast of an evaluation is close to what the arena came to hold, whichever part decides") {
   const Quiet quiet;
-  const auto check = [](Index ffn, bool all_labelled) {
+  const auto check = [](Index ffn, bool all_labeled) {
     CAPTURE(ffn);
-    CAPTURE(all_labelled);
+    CAPTURE(all_labeled);
     Model model(ffn);
     const Index rows = test::effort<Index>(1024, 512, "memory: half of 1,024 rows that are evaluated");
     data::Batch batch;
     data::Example example;
     for (std::size_t i = 0; i < 128; ++i) example.tokens.push_back(static_cast<std::int32_t>(i));
     example.labels = example.tokens;
-    if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
+    if (!all_labeled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
     for (Index place = 0; place < rows / 128; ++place) batch.append(example, place);
     model.decoder.evaluate(model.dev, batch);
-    const auto forecast = model.forecast_evaluation(batch.rows(), batch.labelled);
+    const auto forecast = model.forecast_evaluation(batch.rows(), batch.labeled);
     const auto& arena = model.dev.arena();
     CHECK(forecast.activations == static_cast<double>(arena.peak_saved()));
     const auto workspace = static_cast<double>(arena.peak_scratch());
@@ -365,10 +365,10 @@ TEST_CASE("memory: the forecast of an evaluation is close to what the arena came
 
 TEST_CASE("memory: the forecast is close to what the arena came to hold, whichever part decides") {
   const Quiet quiet;
-  const auto check = [](Index ffn, bool recomputes, bool all_labelled, bool shares = false) {
+  const auto check = [](Index ffn, bool recomputes, bool all_labeled, bool shares = false) {
     CAPTURE(ffn);
     CAPTURE(recomputes);
-    CAPTURE(all_labelled);
+    CAPTURE(all_labeled);
     CAPTURE(shares);
     Model model(ffn);  // whose arena has not held anything yet
     model.decoder.recompute(recomputes ? 4 : 0);
@@ -378,7 +378,7 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
     for (int i = 0; i < test::effort(256, 48, "memory: records of 256 tokens, for such of 48"); ++i)
       example.tokens.push_back(i);
     example.labels = example.tokens;
-    if (!all_labelled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
+    if (!all_labeled) std::fill(example.labels.begin(), example.labels.end() - 1, ignore_index);
     for (Index place = 0; place < (recomputes ? 4 : 2); ++place) {
       if (shares) example.labels[example.labels.size() / 2] = example.tokens[example.labels.size() / 2];
       batch.append(std::vector<data::Example>(shares ? 2 : 1, example), std::vector<Index>(shares ? 2 : 1, place),
@@ -386,7 +386,7 @@ TEST_CASE("memory: the forecast is close to what the arena came to hold, whichev
       for (auto& id : example.tokens) id += shares;
     }
     stepper.accumulate(model.dev, 0, std::span(&batch, 1));
-    const auto forecast = model.forecast(batch.rows(), batch.labelled, recomputes ? 4 : 0);
+    const auto forecast = model.forecast(batch.rows(), batch.labeled, recomputes ? 4 : 0);
     const auto& arena = model.dev.arena();
     CHECK(forecast.activations == static_cast<double>(arena.peak_saved()));
     // The bound of what kernels hold besides allows for ways that they do not take here.
@@ -547,7 +547,7 @@ TEST_CASE("memory: what a stage begins with counts, and what the arena of earlie
   settings::Config config;
   train::MemoryPlan start;
   start.held = 0x1p30;
-  const double needs = model.forecast(batch.rows, batch.labelled, 0).total();
+  const double needs = model.forecast(batch.rows, batch.labeled, 0).total();
   config.memory_limit_gib = 1 + 2 * needs / 0x1p30;
   CHECK(model.plan(batch, {}, config, start).recomputed == 0);
   start.entering = 0x1p28;
@@ -612,7 +612,7 @@ TEST_CASE("memory: a plan that does not fit names what needs most: the steps, an
                     "but while what trains changes " + needed(1.5 * 0x1p30) + "or fewer tensors that train"));
   CHECK_FALSE(test::holds(refusal(start, {}, 1.1 * 0x1p30), "cutoff_len"));
   start.entering = 0;
-  const double evaluates = model.forecast_evaluation(evaluated.rows, evaluated.labelled).total();
+  const double evaluates = model.forecast_evaluation(evaluated.rows, evaluated.labeled).total();
   CHECK(test::holds(refusal(start, evaluated, 0x1p30), "but for an evaluation " + needed(0x1p30 + evaluates) +
                                                            "or a smaller per_device_eval_batch_size or cutoff_len"));
   start.entering = 2 * evaluates;

@@ -47,8 +47,8 @@ struct Library : Workshop {
   }
 };
 
-/// Records learnt from, as training_metrics.json has them.
-std::vector<Index> learnt_of(const io::Path& run) {
+/// Records learned from, as training_metrics.json has them.
+std::vector<Index> learned_of(const io::Path& run) {
   const io::Json metrics = io::read_json(run / "training_metrics.json");
   std::vector<Index> counts;
   for (const io::Json& file : metrics.at("datasets")) counts.push_back(file.at("records").get<Index>());
@@ -65,11 +65,11 @@ TEST_CASE("mix run: epochs have the shares of the files, to the record, and the 
   config.mix_strategy = "interleave_under";
   config.interleave_probs = {0.6, 0.4};
   CHECK(fine_tune(config).metrics.steps == 21);  // three epochs of 25 sequences
-  CHECK(learnt_of(library.temp / "under") == std::vector<Index>{45, 30});
+  CHECK(learned_of(library.temp / "under") == std::vector<Index>{45, 30});
   CHECK(quiet.said("mix: an epoch has 25 sequences: 15 (60.0 %) of many's 40, 10 (40.0 %) of few's 10"));
   const io::Json files = io::read_json(library.temp / "under" / "training_metrics.json").at("datasets");
   CHECK(holds(io::read_file(library.temp / "under" / "final_model" / "README.md"),
-              "| records learnt from | 45 of many (60.0 %), 30 of few (40.0 %) |\n"));
+              "| records learned from | 45 of many (60.0 %), 30 of few (40.0 %) |\n"));
   CHECK(files[0] == io::json_object({{"name", "many"}, {"records", 45}, {"share", 0.6}}));
   CHECK(log_of(library.temp / "under").back().at("datasets") == io::json_object({{"many", 0.6}, {"few", 0.4}}));
   bool shown = false;
@@ -84,19 +84,19 @@ TEST_CASE("mix run: epochs have the shares of the files, to the record, and the 
   config.dataset[1].weight = 2;
   config.dataset[1].name = "seldom | few";
   fine_tune(config);
-  CHECK(learnt_of(library.temp / "over") == std::vector<Index>{40, 27});
+  CHECK(learned_of(library.temp / "over") == std::vector<Index>{40, 27});
   CHECK(quiet.said("mix: an epoch has 67 sequences: 40 (59.7 %) of many's 40, 27 (40.3 %) of seldom | few's 10"));
   CHECK(holds(io::read_file(library.temp / "over" / "final_model" / "README.md"), "27 of seldom \\| few (40.3 %) |\n"));
 
   config = library.mixed("concat", -1);
   config.num_train_epochs = 2;
   fine_tune(config);
-  CHECK(learnt_of(library.temp / "concat") == std::vector<Index>{80, 20});
+  CHECK(learned_of(library.temp / "concat") == std::vector<Index>{80, 20});
   config = library.mixed("parts", -1);
   config.num_train_epochs = 1;
   config.dataset[0].max_samples = 6;
   fine_tune(config);
-  CHECK(learnt_of(library.temp / "parts") == std::vector<Index>{6, 10});
+  CHECK(learned_of(library.temp / "parts") == std::vector<Index>{6, 10});
   config.dataset = {library.temp / "many.jsonl"};
   config.output_dir = (library.temp / "alone").native();
   fine_tune(config);
@@ -104,7 +104,7 @@ TEST_CASE("mix run: epochs have the shares of the files, to the record, and the 
   config.dataset[0].name = "named";
   config.output_dir = (library.temp / "named").native();
   fine_tune(config);
-  CHECK(learnt_of(library.temp / "named") == std::vector<Index>{40});
+  CHECK(learned_of(library.temp / "named") == std::vector<Index>{40});
 }
 
 TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has no others is named") {
@@ -115,9 +115,9 @@ TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has
   config.mix_strategy = "interleave_over";
   config.val_size = 20;
   fine_tune(config);
-  const auto learnt = learnt_of(library.temp / "held");
-  CHECK(learnt[0] == learnt[1]);
-  CHECK(learnt[0] < 40);
+  const auto learned = learned_of(library.temp / "held");
+  CHECK(learned[0] == learned[1]);
+  CHECK(learned[0] < 40);
   config.output_dir = (library.temp / "none").native();
   config.interleave_probs = {1e-9, 1 - 1e-9};
   config.mix_strategy = "interleave_under";
@@ -137,16 +137,16 @@ TEST_CASE("mix run: records held back are drawn in no epoch, and a file that has
 TEST_CASE("mix run: the records of a step that is skipped are not counted") {
   const Quiet quiet;
   const Library library;
-  std::string unlabelled;
-  for (int i = 0; i < 10; ++i) unlabelled += concat("{\"input_ids\": [", 1 + i, ", 2], \"labels\": [-100, -100]}\n");
-  io::write_file(library.temp / "silent.jsonl", std::string_view(unlabelled));
+  std::string unlabeled;
+  for (int i = 0; i < 10; ++i) unlabeled += concat("{\"input_ids\": [", 1 + i, ", 2], \"labels\": [-100, -100]}\n");
+  io::write_file(library.temp / "silent.jsonl", std::string_view(unlabeled));
   Config config = library.mixed("run", -1);
   config.dataset = {library.temp / "many.jsonl", library.temp / "silent.jsonl"};
   config.per_device_train_batch_size = 1;
   config.num_train_epochs = 1;
   const auto metrics = fine_tune(config).metrics;
   CHECK(metrics.steps == 50);
-  CHECK(learnt_of(library.temp / "run") == std::vector<Index>{40, 0});
+  CHECK(learned_of(library.temp / "run") == std::vector<Index>{40, 0});
 }
 
 TEST_CASE("mix run: stopped anywhere and resumed, it has the bits and counts of the uninterrupted one") {
@@ -175,7 +175,7 @@ TEST_CASE("mix run: stopped anywhere and resumed, it has the bits and counts of 
     CHECK(adapter_values(library.temp / "cut" / "final_model") ==
           adapter_values(library.temp / "whole" / "final_model"));
     CHECK(numbers_of(library.temp / "cut") == numbers_of(library.temp / "whole"));
-    CHECK(learnt_of(library.temp / "cut") == learnt_of(library.temp / "whole"));
+    CHECK(learned_of(library.temp / "cut") == learned_of(library.temp / "whole"));
   }
   Config renamed = settings_of("cut");
   renamed.resume_from_checkpoint = "auto";

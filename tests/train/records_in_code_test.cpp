@@ -102,8 +102,8 @@ TEST_CASE("records in code: conversations, texts and tokens are what they are in
   CHECK(talk.messages[0].content == "two\nlines");
   CHECK(talk.messages[1].content == "a \"word\"");
   CHECK(talk.messages[1].reasoning == "why");
-  CHECK(talk.messages[1].learnt);
-  CHECK_FALSE(talk.messages[3].learnt);
+  CHECK(talk.messages[1].learned);
+  CHECK_FALSE(talk.messages[3].learned);
   CHECK(dataset[1].text == "once upon\na time");
   CHECK(dataset[2].labels == std::vector<std::int32_t>{4, 5});
   CHECK(dataset.kinds() ==

@@ -127,7 +127,7 @@ TEST_CASE("share_prefixes: steps are the same, of fewer rows, which the log coun
     }
   CHECK(quiet.said(" of them computed, in "));
   CHECK_FALSE(quiet.said("nothing is shared"));
-  // With room for one alone, and where all is learnt, nothing is shared, and that is said.
+  // With room for one alone, and where all is learned, nothing is shared, and that is said.
   Config config = library.config("alone", true);
   config.max_tokens_per_micro_batch = 60;
   config.max_steps = 1;
@@ -294,7 +294,7 @@ TEST_CASE("share_prefixes: unless it is given, without dropout and noise, with a
 TEST_CASE("share_prefixes: room and the share of labels are those of the first steps of each stage") {
   const Quiet quiet;
   const Workshop shop;
-  // Five records with 40 tokens in common and three with 20; of each the next two are learnt, and eight follow.
+  // Five records with 40 tokens in common and three with 20; of each the next two are learned, and eight follow.
   std::string text;
   for (int i = 0; i < 8; ++i) {
     std::vector<int> ids, labels;
@@ -321,10 +321,10 @@ TEST_CASE("share_prefixes: room and the share of labels are those of the first s
     const auto run = prepared();
     const auto& stages = run.plan.stages();
     REQUIRE(stages.size() == 2);
-    // The row before the first that is learnt has a label. Four of the first kind, then one and the second kind.
+    // The row before the first that is learned has a label. Four of the first kind, then one and the second kind.
     for (const auto& stage : stages) CHECK(stage.limit.tokens == 1024 + 39);
-    CHECK(stages[0].shared.labelled == doctest::Approx(8.0 / (39 + 4 * 11)));
-    CHECK(stages[1].shared.labelled == doctest::Approx(8.0 / (39 + 4 * 6)));
+    CHECK(stages[0].shared.labeled == doctest::Approx(8.0 / (39 + 4 * 11)));
+    CHECK(stages[1].shared.labeled == doctest::Approx(8.0 / (39 + 4 * 6)));
     // Every other step has less in common: the fifth of the first kind, and three of the second.
     CHECK(stages[0].shared.rows == doctest::Approx((50 + 19 + 3 * 11) / (50.0 + 3 * 30)));
     CHECK(stages[1].shared.rows == doctest::Approx((45 + 19 + 3 * 11) / (45.0 + 3 * 30)));
@@ -340,7 +340,7 @@ TEST_CASE("share_prefixes: room and the share of labels are those of the first s
   config.share_prefixes = false;
   const auto run = prepared();
   for (const auto& stage : run.plan.stages())
-    CHECK((stage.limit.tokens == 1024 && stage.shared.rows == 1 && stage.shared.labelled == 0));
+    CHECK((stage.limit.tokens == 1024 && stage.shared.rows == 1 && stage.shared.labeled == 0));
 }
 
 TEST_CASE(

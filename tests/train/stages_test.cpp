@@ -316,7 +316,7 @@ TEST_CASE("stages: what cannot be is refused before any work, and names the stag
   CHECK(with({{.until_epoch = NAN}}).starts_with("key stages: given stage 1 with until_epoch nan after 0" + allowed));
   CHECK(with({{.until_step = 8}, {.name = "late", .until_epoch = 2}}) ==
         "key stages: stage 2 (late) would end with epoch 2, but it begins after epoch 2; allowed: a "
-        "later end. A stage begins with an epoch of its own");
+        "later end; hint: a stage begins with an epoch of its own");
   CHECK(with({{.until_step = 5}, {.name = "b", .until_step = 9, .trainable = {{"norm", "lstm"}}}}) ==
         "stage 2 (b): key trainable: given lstm, which is found in the name of no tensor; names are such as "
         "model.layers.0.self_attn.q_proj.weight, model.layers.0.input_layernorm.weight and model.embed_tokens.weight");

@@ -59,7 +59,7 @@ data::Curriculum lessons() {
 const std::string lessons_said =
     "curriculum: steps 11 to 11: 3 a, 1 b\n"
     "curriculum: steps 12 to 14: 12 b\n"
-    "no record is labelled x, y: their shares of the curriculum go to the others\n"
+    "no record is labeled x, y: their shares of the curriculum go to the others\n"
     "2 records have a label of no mix, or none, and are not drawn\n";
 
 /// Two tensors of a layer and one of none, of which two share a matrix.
@@ -79,14 +79,14 @@ model::Config shape_of(Index vocabulary, bool tied) {
   return model::parse_config(test::config_json(model), "config.json");
 }
 
-/// Of these lengths; of each record all is labelled but the first token, or nothing.
+/// Of these lengths; of each record all is labeled but the first token, or nothing.
 data::EncodeSummary records_of(const std::vector<std::pair<std::size_t, bool>>& records) {
   data::EncodeSummary summary;
-  for (const auto& [length, learnt] : records) {
+  for (const auto& [length, learned] : records) {
     data::Example example;
     example.tokens.assign(length, 1);
-    example.labels.assign(length, learnt ? 1 : ignore_index);
-    example.lost = !learnt && length == 9;
+    example.labels.assign(length, learned ? 1 : ignore_index);
+    example.lost = !learned && length == 9;
     summary.add(example);
   }
   return summary;
@@ -131,7 +131,7 @@ TEST_CASE("start: a curriculum tells what each part draws, what is missing and w
   CHECK(said_by([&] { train::say_curriculum(whole, 0); }) == "curriculum: steps 1 to 4: 4 a, 4 b\\nc\n");
   const data::Curriculum lacks({{1, {{"a", 0.5}, {"x", 0.5}}}}, data::Sequences::below(2), {{"a"}, {0, 0}}, 7, 4, 2);
   CHECK(said_by([&] { train::say_curriculum(lacks, 0); }) ==
-        "curriculum: steps 1 to 4: 8 a\nno record is labelled x: its share of the curriculum goes to the others\n");
+        "curriculum: steps 1 to 4: 8 a\nno record is labeled x: its share of the curriculum goes to the others\n");
 }
 
 TEST_CASE("start: a mix tells what an epoch has of each file and what the file has") {
@@ -209,7 +209,7 @@ TEST_CASE("start: a run of one stage tells its data, what trains, its steps, the
                     rest = work_said + memory_said + "9.00 GiB are available\n";
   CHECK(said({stage(4, 4)}, records, false) ==
         "data: " + records.text() + "\n" +
-            "2 of 3 records have no labelled token and are left out, 1 of them because of cutoff_len 9\n" + trained +
+            "2 of 3 records have no labeled token and are left out, 1 of them because of cutoff_len 9\n" + trained +
             concat("adapter: rank 3, ", parameters, " parameters; steps: 4 of 4 sequences, 3 an epoch\n") + rest);
   // With a warm-up and a curriculum, from random weights, of which all may train and the last norm does.
   model.adapter.reset();
@@ -229,7 +229,7 @@ TEST_CASE("start: a run of one stage tells its data, what trains, its steps, the
     lessons_from_first.replace(lessons_from_first.find(from), std::string_view(from).size(), to);
   CHECK(said(stages, some, true) ==
         "data: " + some.text() + "\n" +
-            "about 4 of 6 records have no labelled token and are left out, 2 of them because of cutoff_len 9\n"
+            "about 4 of 6 records have no labeled token and are left out, 2 of them because of cutoff_len 9\n"
             "the longest record has 9 tokens, but the model was made for 8 (max_position_embeddings and its rope "
             "scaling): what it computes past them may be poor\n"
             "1 of 2 tensors train, 16 numbers: model.norm.weight\n"
@@ -281,12 +281,12 @@ TEST_CASE("start: where sequences have rows in common it is said how many are co
   config.share_prefixes = true;
   CHECK(warned() ==
         "share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have 16 tokens or more in "
-        "common, from the first one on and without the last before what is learnt; max_tokens_per_micro_batch or "
+        "common, from the first one on and without the last before what is learned; max_tokens_per_micro_batch or "
         "per_device_train_batch_size decides how many meet in one\n");
   config.zero_stage = 2;
   config.ranks = 2;
   CHECK(
-      warned().ends_with("is learnt; with zero_stage 2 without max_tokens_per_micro_batch per_device_train_batch_size "
+      warned().ends_with("is learned; with zero_stage 2 without max_tokens_per_micro_batch per_device_train_batch_size "
                          "of them meet in one\n"));
   step.rows = 60.2;
   CHECK(warned().empty());
@@ -340,7 +340,7 @@ TEST_CASE("start: what offload takes on the host is refused where it is one byte
   CHECK_NOTHROW(train::expect_host_has(3 * 0x1p20, 0x1p20, 2 * mib));
   CHECK(message_of<ConfigError>([] { train::expect_host_has(3 * 0x1p20, 0x1p20, 2 * mib - 1); }) ==
         "key offload: the optimizer's state needs 3.0 MiB of the host's memory, but 3.0 MiB are available; allowed: "
-        "none or params, or more memory");
+        "none or params");
 }
 
 TEST_CASE("start: layers that are streamed or shared out are told with the memory that they take") {
@@ -465,7 +465,7 @@ TEST_CASE("start: a run ends with its numbers, the best evaluation and where it 
 }
 
 TEST_CASE("start: an evaluation tells its loss, and how answers score where some were generated") {
-  model::Evaluation evaluation{.step = 3, .loss_sum = 6, .labelled = 4, .correct = 3};
+  model::Evaluation evaluation{.step = 3, .loss_sum = 6, .labeled = 4, .correct = 3};
   const auto said = [&] { return said_by([&] { train::say_evaluation(evaluation); }); };
   const std::string loss = "step 3: evaluation loss 1.5000, perplexity 4.482, token accuracy 75.0 %";
   CHECK(said() == loss + "\n");

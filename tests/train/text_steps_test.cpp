@@ -47,7 +47,7 @@ TEST_CASE("text: the first 20 steps from random weights have transformers' losse
   for (const io::Json& line : log_of(temp / "run")) {
     CAPTURE(step);
     const io::Json& reference = steps.at(step++);
-    CHECK(line.at("labelled_tokens") == reference.at("labelled"));
+    CHECK(line.at("labelled_tokens") == reference.at("labeled"));
     const double loss = reference.at("loss"), norm = reference.at("grad_norm");
     worst_loss = std::max(worst_loss, std::fabs(line.at("loss").get<double>() - loss) / loss);
     worst_norm = std::max(worst_norm, std::fabs(line.at("grad_norm").get<double>() - norm) / norm);

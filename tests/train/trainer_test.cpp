@@ -341,8 +341,8 @@ TEST_CASE("trainer: a record without labels leaves its place empty, a step of th
   config.logging_steps = 1;
   const auto result = fine_tune(config);
   CHECK(result.metrics.steps == 3);
-  CHECK(quiet.said("3 of 6 records have no labelled token and are left out, 0 of them because of cutoff_len 2048"));
-  CHECK(quiet.said("step 2 has no labelled token and is skipped"));
+  CHECK(quiet.said("3 of 6 records have no labeled token and are left out, 0 of them because of cutoff_len 2048"));
+  CHECK(quiet.said("step 2 has no labeled token and is skipped"));
   CHECK(quiet.said("step 3/3  loss "));
   CHECK_FALSE(quiet.said("step 2/3  loss "));  // its warning stands for it
   std::vector<Index> tokens;

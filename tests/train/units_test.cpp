@@ -37,14 +37,14 @@ Index all_steps() { return effort<Index>(12, 6, "units: steps 7 to 12"); }
 std::vector<data::Batch> unit_of(Index step, Index unit, bool single = false) {
   Random random(mix_key(7, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(unit)));
   std::vector<data::Batch> batches((step + unit) % 5 == 4 ? 0 : 1 + static_cast<std::size_t>(single ? 0 : unit % 2));
-  const bool labelled = unit != 1 || step % 3 != 0;
+  const bool labeled = unit != 1 || step % 3 != 0;
   Index place = 4 * unit;
   for (auto& batch : batches)
     for (Index sequences = 1 + static_cast<Index>(random.below(2)); sequences > 0; --sequences) {
       data::Example example;
       for (Index length = 2 + static_cast<Index>(random.below(9)); length > 0; --length) {
         example.tokens.push_back(static_cast<std::int32_t>(random.below(61)));
-        example.labels.push_back(labelled && random.below(3) > 0 ? example.tokens.back() : ignore_index);
+        example.labels.push_back(labeled && random.below(3) > 0 ? example.tokens.back() : ignore_index);
       }
       batch.append(example, place++);
     }
@@ -114,7 +114,7 @@ std::vector<Outcome> train(const TempFolder& folder, What what, Index units, int
     }
     dev.set_profile(part.profiled ? &outcome.profile : nullptr);
     for (Index step = part.first; step < part.last; ++step) {
-      const Span whole(dev, Profile::Kind::step, "step");
+      const ProfileScope whole(dev, Profile::Kind::step, "step");
       std::vector<std::vector<data::Batch>> own;
       for (Index i = 0; i < stepper.own_units().count(); ++i)
         own.push_back(unit_of(step, stepper.own_units()[i], part.single));
@@ -309,7 +309,7 @@ TEST_CASE("units: ranks that share out layers evaluate together, and stop togeth
     for (const int ranks : {2, 3})
       for (const model::Evaluation& one : evaluate_by(ranks, records, 0)) {
         CHECK(one.loss_sum == alone.loss_sum);
-        CHECK(one.labelled == alone.labelled);
+        CHECK(one.labeled == alone.labeled);
         CHECK(one.computed_tokens == alone.computed_tokens);
         CHECK_FALSE(one.stopped);
       }

@@ -3,8 +3,8 @@
 
   check.py INCLUDE COMPILER ARGUMENTS... SOURCE
 
-Compiles SOURCE, which must instantiate all these loops, with g++'s report of what it vectorised. A loop passes if it is
-reported as vectorised at least once, and never as one that couldn't be.
+Compiles SOURCE, which must instantiate all these loops, with g++'s report of what it vectorized. A loop passes if it is
+reported as vectorized at least once, and never as one that couldn't be.
 """
 import glob
 import os

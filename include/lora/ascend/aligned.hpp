@@ -69,7 +69,7 @@ View<Device, const T> compact(Device& dev, View<Device, const T> view) {
 }
 
 /// Calls f(place) with the view if it is aligned to 32 bytes and, if `wants_compact`, contiguous; else with scratch,
-/// which is copied to the view afterwards. `reads`: f adds to what is there.
+/// which is copied to the view afterward. `reads`: f adds to what is there.
 template <class T, class F>
 void write_aligned(Device& dev, View<Device, T> view, bool reads, bool wants_compact, F&& f) {
   if (view.size() == 0) return;

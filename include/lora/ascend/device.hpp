@@ -187,7 +187,7 @@ class Device : public DeviceState<Device> {
     events_.erase(found);
   }
 
-  /// A launch costs as much as products of many rows, so that nothing is cut, and neighbours are joined. Rows of the
+  /// A launch costs as much as products of many rows, so that nothing is cut, and neighbors are joined. Rows of the
   /// head bound the logits, which exist at once for the whole vocabulary.
   static Tiling tiling() {
     return {.rows = Index{1} << 40,

@@ -6,7 +6,7 @@ namespace lora::ascend {
 
 /// How many elements kernels take at a time where they need scratch as large, or want the cache to keep them.
 struct Chunks {
-  std::int64_t decoded = std::int64_t{1} << 25;  ///< of quantised weights
+  std::int64_t decoded = std::int64_t{1} << 25;  ///< of quantized weights
   std::int64_t scaled = std::int64_t{1} << 24;   ///< of gradients that are scaled before an optimizer's step
   std::int64_t squared = std::int64_t{1} << 24;  ///< that are squared, for sums of squares
 };

@@ -36,7 +36,7 @@ struct LowRank<ascend::Device> {
   }
 
  private:
-  /// Each term's columns by its scale, neighbours with the same one at once.
+  /// Each term's columns by its scale, neighbors with the same one at once.
   template <class T>
   static void scale(D& dev, View<D, T> h, LowRankTerms<D, T> terms) {
     Index first = 0;

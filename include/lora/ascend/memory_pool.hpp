@@ -56,7 +56,7 @@ class MemoryPool {
     if (piece == pieces_.end()) return;
     used_ -= piece->second.size;
     piece->second.free = true;
-    // Free neighbours of one segment become one piece.
+    // Free neighbors of one segment become one piece.
     if (const auto next = std::next(piece); next != pieces_.end() && next->second.free && !next->second.first) {
       free_.erase({next->second.size, next->first});
       piece->second.size += next->second.size;

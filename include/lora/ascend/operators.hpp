@@ -43,7 +43,7 @@ struct Operators {
   Operator<In, In, In, Scalar, Scalar, i8> inplace_addmm{"InplaceAddmm", "products"};
   Operator<In, In, Scalar> inplace_add{"InplaceAdd", "elementwise"};
   Operator<In, In, Out> mul{"Mul", "elementwise"};
-  Operator<Out, In> inplace_mul{"InplaceMul", "quantised weights"};
+  Operator<Out, In> inplace_mul{"InplaceMul", "quantized weights"};
   Operator<In, Scalar, Out> muls{"Muls", "elementwise"};
   Operator<In, In, In, Scalar> inplace_addcmul{"InplaceAddcmul", "elementwise"};
   Operator<Out, In> inplace_copy{"InplaceCopy", "elementwise"};

@@ -10,7 +10,7 @@
 
 namespace lora::comm {
 
-/// Some neighbouring units of a step.
+/// Some neighboring units of a step.
 struct Units {
   Index begin = 0, end = 0;
 
@@ -36,7 +36,7 @@ struct OwnUnits {
 
 /// Those of `rank` where ranks take turns, so that the first units of all come first.
 inline OwnUnits units_in_turn(Index units, int rank, int ranks) { return {rank, units, ranks}; }
-/// Those of `rank`: neighbours, or in turn where gradients leave with each unit (zero_stage 2 and 3).
+/// Those of `rank`: neighbors, or in turn where gradients leave with each unit (zero_stage 2 and 3).
 inline OwnUnits units_of_rank(Index units, Index zero_stage, int rank, int ranks) {
   return zero_stage > 1 && ranks > 1 ? units_in_turn(units, rank, ranks) : OwnUnits(units_of(units, rank, ranks));
 }

@@ -12,8 +12,8 @@
 #  endif
 #endif
 
-/// Precedes a loop whose iterations are independent. Clang vectorises without a hint, and with one warns about every
-/// loop that it can't vectorise, such as those over double or complex numbers. GCC uses 32-byte vectors on most
+/// Precedes a loop whose iterations are independent. Clang vectorizes without a hint, and with one warns about every
+/// loop that it can't vectorize, such as those over double or complex numbers. GCC uses 32-byte vectors on most
 /// processors with longer ones unless a length is given: 16 floats are 64 bytes.
 #if defined(_OPENMP) && !defined(__clang__)
 #  define LORA_SIMD _Pragma("omp simd simdlen(16)")

@@ -8,7 +8,7 @@
 namespace lora {
 
 /// Turns a 128-bit counter (four words) into four random words, as a pure function of the counter and a 64-bit key.
-/// Takes scalars, so that a loop over counters vectorises.
+/// Takes scalars, so that a loop over counters vectorizes.
 /// Source   Salmon et al. 2011, Philox4x32-10
 inline constexpr void philox(std::uint32_t& c0, std::uint32_t& c1, std::uint32_t& c2, std::uint32_t& c3,
                              std::uint64_t key) {
@@ -34,16 +34,16 @@ inline constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4
 }
 
 /// Derives a key from (seed, purpose, …); keys of similar inputs are unrelated.
-/// Source   Steele et al. 2014, SplitMix64's finaliser
+/// Source   Steele et al. 2014, SplitMix64's finalizer
 template <class... Words>
 constexpr std::uint64_t mix_key(std::uint64_t seed, Words... words) {
-  const auto finalise = [](std::uint64_t z) {
+  const auto finalize = [](std::uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
   };
-  std::uint64_t state = finalise(seed + 0x9E3779B97F4A7C15u);
-  ((state = finalise(state * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(words) + 0x632BE59BD9B4E019u)), ...);
+  std::uint64_t state = finalize(seed + 0x9E3779B97F4A7C15u);
+  ((state = finalize(state * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(words) + 0x632BE59BD9B4E019u)), ...);
   return state;
 }
 

@@ -28,7 +28,7 @@ struct bf16 {
 };
 
 /// IEEE half precision. Arithmetic is float's: models of it store and round to 10 bits, and compute in float32. Both
-/// conversions select by masks, so that loops of them vectorise.
+/// conversions select by masks, so that loops of them vectorize.
 struct f16 {
   std::uint16_t bits;
 
@@ -96,7 +96,7 @@ constexpr const Encoding& encoding_of(DType dtype) { return encodings[static_cas
 /// The name of a dtype in messages.
 constexpr std::string_view name_of(DType dtype) { return detail::encoding_of(dtype).name; }
 
-/// Number of elements encoded together: 32 for quantised types (256 for the K types), else 1.
+/// Number of elements encoded together: 32 for quantized types (256 for the K types), else 1.
 constexpr Index block_elements(DType dtype) { return detail::encoding_of(dtype).block_elements; }
 
 /// Bytes of one block of `block_elements(dtype)` values.
@@ -142,7 +142,7 @@ template <class T>
 using Accum = typename detail::ScalarTraits<std::remove_const_t<T>>::Accum;
 
 /// Rounds to T. Vector loops store through this function: inside `omp simd` loops GCC keeps class objects in temporary
-/// arrays and then doesn't vectorise.
+/// arrays and then doesn't vectorize.
 template <class T>
 constexpr T narrowed(Accum<T> value) {
   return static_cast<T>(value);

@@ -20,7 +20,7 @@ A multiply_add(A a, A b, A c) {
 }
 
 /// `value` where `keep`, else 0. Done on bits: GCC turns a conditional expression into a branch, and loops with
-/// branches are vectorised only for processors with masked operations.
+/// branches are vectorized only for processors with masked operations.
 [[gnu::always_inline]] inline float kept_if(bool keep, float value) {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & (0u - static_cast<std::uint32_t>(keep)));
 }
@@ -30,8 +30,8 @@ A kept_if(bool keep, const A& value) {
 }
 
 /// e^x within 1.5 units in the last place; below the smallest normal number 0, above e^88.37 infinity, NaN stays NaN.
-/// It has neither branches nor calls, so that it is vectorised inside `#pragma omp simd` loops, and is
-/// always inlined: a loop with a call is not vectorised. Source   Moshier's Cephes: e^x =
+/// It has neither branches nor calls, so that it is vectorized inside `#pragma omp simd` loops, and is
+/// always inlined: a loop with a call is not vectorized. Source   Moshier's Cephes: e^x =
 /// 2^n e^r, |r| ≤ ln 2 / 2, and a polynomial in r
 [[gnu::always_inline]] inline float exp(float x) {
   constexpr float shift = 0x1.8p23f;  // adding it rounds to an integer in the low bits

@@ -66,7 +66,7 @@ template <bool fifth, bool from_minimum>
 struct Nibbles {
   static constexpr int head = 2 + (from_minimum ? 2 : 0) + (fifth ? 4 : 0);
   static constexpr int columns = 32, bytes = head + 16;
-  static constexpr int centre = from_minimum ? 0 : fifth ? 16 : 8;
+  static constexpr int center = from_minimum ? 0 : fifth ? 16 : 8;
 
   [[gnu::always_inline]] static void load_pair(const std::byte* first, const std::byte* second, BlockPair& pair) {
     Bytes16 halves[2];
@@ -103,7 +103,7 @@ struct Nibbles {
 };
 
 /// Sums of `together` rows of a weight by `rows` rows of x: of four by one, or of two by an even number.
-///   lane 2i + h of a vector of four   Σ_b scale x_scale Σ_j (w_j − centre) x_j,   h = j / 8 mod 2,   of product i
+///   lane 2i + h of a vector of four   Σ_b scale x_scale Σ_j (w_j − center) x_j,   h = j / 8 mod 2,   of product i
 template <class Format, int together, int rows>
 class NibbleSums {
  public:
@@ -128,14 +128,14 @@ class NibbleSums {
       multiply(pairs[together / 2 - 1], second, b, sums[1]);
       Sums8 products;
       join(sums[0], sums[1], products);
-      if constexpr (Format::centre > 0) {
+      if constexpr (Format::center > 0) {
         const Sums8 halves =
             __builtin_shufflevector(first.negated_halves[b], second.negated_halves[b], 0, 1, 6, 7, 0, 1, 6, 7);
-        products += halves * Format::centre;
+        products += halves * Format::center;
       }
       const float s = first.scales[b], t = second.scales[b];
       add_product(__builtin_convertvector(products, Floats8), scales * Floats8{s, s, t, t, s, s, t, t}, totals_[v]);
-      if constexpr (Format::centre == 0) {
+      if constexpr (Format::center == 0) {
         const float m = first.sums[b], n = second.sums[b];
         add_product(heads, Floats8{m, m, n, n, m, m, n, n}, minima_[v]);
       }

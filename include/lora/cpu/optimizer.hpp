@@ -49,7 +49,7 @@ void AdamW<cpu::Device>::run(cpu::Device& dev, const AdamWStep& step, View<cpu::
         ms[j] += fresh1 * (g - ms[j]);
         vs[j] = beta2 * vs[j] + fresh2 * g * g;
       }
-      // std::sqrt may set errno, which keeps a loop from being vectorised; Eigen's doesn't.
+      // std::sqrt may set errno, which keeps a loop from being vectorized; Eigen's doesn't.
       Eigen::Map<Eigen::Array<A, Eigen::Dynamic, 1>>(root, count) =
           Eigen::Map<const Eigen::Array<A, Eigen::Dynamic, 1>>(vs, count).sqrt();
       LORA_SIMD

@@ -51,7 +51,7 @@ using Sums8 = std::int32_t __attribute__((vector_size(32)));
 /// A row of x in blocks of 32 values, rounded to 8 bits:   x_i ≈ scale · q_i,   |q_i| ≤ 127
 struct RoundedRow {
   const Bytes32* q;             // signed
-  const Sums8* negated_fours;   // −Σ q of four adjacent ones each, which a weight's centre is multiplied by
+  const Sums8* negated_fours;   // −Σ q of four adjacent ones each, which a weight's center is multiplied by
   const Sums4* negated_halves;  // −Σ q of those i with i / 8 even, and with i / 8 odd, twice
   const float* scales;          // of each block
   const float* sums;            // scale · Σ q of each block, which a weight's minimum is multiplied by
@@ -110,7 +110,7 @@ inline void round_block(const float* x, Bytes32& q, Sums8& negated_fours, Sums4&
 }
 
 /// Each byte's bits from bit `shift` on; where that is negative, up by so many. Instructions shift no bytes: a
-/// neighbour's bits come in, which the caller masks out.
+/// neighbor's bits come in, which the caller masks out.
 [[gnu::always_inline]] inline void shift_bytes(const Bytes32& bytes, int shift, Bytes32& to) {
   const auto words = reinterpret_cast<Shorts16>(bytes);
   to = reinterpret_cast<Bytes32>(shift < 0 ? words << static_cast<std::uint16_t>(-shift)
@@ -148,10 +148,10 @@ template <class Small>
 #endif
 }
 
-/// Σ (w − centre) x of four adjacent bytes each.
-template <int centre>
-[[gnu::always_inline]] inline void centred_fours(const Bytes32& w, const RoundedRow& x, Index b, Sums8& sums) {
-  sums = x.negated_fours[b] * centre;
+/// Σ (w − center) x of four adjacent bytes each.
+template <int center>
+[[gnu::always_inline]] inline void centered_fours(const Bytes32& w, const RoundedRow& x, Index b, Sums8& sums) {
+  sums = x.negated_fours[b] * center;
   add_fours(w, x.q[b], sums);
 }
 
@@ -171,7 +171,7 @@ struct Eights {
   [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum, Floats8&) const {
     Sums8 products;
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    centred_fours<128>(q, x, b, products);
+    centered_fours<128>(q, x, b, products);
 #else
     products = Sums8{};
 #  if defined(__AVX2__)  // the instructions take their first operand without a sign
@@ -263,7 +263,7 @@ struct Sixes {
   [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum, Floats8&) const {
     unrolled<8>([&](auto k) {
       Sums8 products;
-      centred_fours<32>(q[k], x, 8 * b + k, products);
+      centered_fours<32>(q[k], x, 8 * b + k, products);
       const Floats8& of_four = scales[k / 4];
       constexpr int first = 2 * (k % 4), second = first + 1;
       const Floats8 scale =

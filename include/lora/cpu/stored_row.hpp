@@ -55,9 +55,9 @@ void decode_q8_0(const std::byte* row, Index cols, T* y) {
 
 /// Q4_0, and Q5_0 with a fifth bit.
 template <bool fifth, class T>
-void decode_centred(const std::byte* row, Index cols, T* y) {
+void decode_centered(const std::byte* row, Index cols, T* y) {
   constexpr Index head = fifth ? 6 : 2;
-  constexpr int centre = fifth ? 16 : 8;
+  constexpr int center = fifth ? 16 : 8;
   for (Index j = 0; j < cols; j += 32, row += head + 16) {
     const float scale = widened(load<f16>(row));
     const std::uint32_t fifths = fifth ? load<std::uint32_t>(row + 2) : 0;
@@ -65,8 +65,8 @@ void decode_centred(const std::byte* row, Index cols, T* y) {
     LORA_SIMD
     for (Index i = 0; i < 16; ++i) {
       const int pair = static_cast<int>(row[head + i]);
-      low[i] = product<T>(scale, ((pair & 15) | static_cast<int>((fifths >> i & 1) << 4)) - centre);
-      high[i] = product<T>(scale, ((pair >> 4) | static_cast<int>((fifths >> (i + 16) & 1) << 4)) - centre);
+      low[i] = product<T>(scale, ((pair & 15) | static_cast<int>((fifths >> i & 1) << 4)) - center);
+      high[i] = product<T>(scale, ((pair >> 4) | static_cast<int>((fifths >> (i + 16) & 1) << 4)) - center);
     }
   }
 }
@@ -154,7 +154,7 @@ void decode_q6_k(const std::byte* row, Index cols, T* y) {
 }  // namespace detail
 
 /// Calls use(decode), where decode(row, y) turns one stored row of `cols` elements, of any alignment, into T:
-/// converted, or its blocks dequantised, in Accum<T> and rounded to T. One call for many rows, so that the type is
+/// converted, or its blocks dequantized, in Accum<T> and rounded to T. One call for many rows, so that the type is
 /// looked up once.
 ///   Q8_0  32 values: scale f16, 32 × int8                            y = scale · q
 ///   Q4_0  32 values: scale f16, 16 × (low, high) nibbles             y = scale · (q − 8); low nibbles come first
@@ -183,9 +183,9 @@ void with_row_decoder(DType dtype, Index cols, const Use& use) {
     case DType::q8_0:
       return use([cols](const std::byte* row, T* y) { detail::decode_q8_0(row, cols, y); });
     case DType::q4_0:
-      return use([cols](const std::byte* row, T* y) { detail::decode_centred<false>(row, cols, y); });
+      return use([cols](const std::byte* row, T* y) { detail::decode_centered<false>(row, cols, y); });
     case DType::q5_0:
-      return use([cols](const std::byte* row, T* y) { detail::decode_centred<true>(row, cols, y); });
+      return use([cols](const std::byte* row, T* y) { detail::decode_centered<true>(row, cols, y); });
     case DType::q4_1:
       return use([cols](const std::byte* row, T* y) { detail::decode_from_minimum<false>(row, cols, y); });
     case DType::q5_1:

@@ -30,7 +30,7 @@ class Threads {
   }
 
   /// body(begin, end) over [0, count), split into one range per thread; a thread is only used for at least `grain`
-  /// items, and many more beside busy neighbours (see Waiting). The body must not throw, and its results must not
+  /// items, and many more beside busy neighbors (see Waiting). The body must not throw, and its results must not
   /// depend on where ranges begin.
   template <class Body>
   void parallel_for(Index count, Index grain, const Body& body) const {

@@ -19,9 +19,9 @@ class SpinChoice {
 
   static constexpr Duration window = std::chrono::milliseconds(50);
   /// Of the time, how much a thread may wait for a processor. On an idle machine it is 0.00 to 0.02, with one
-  /// neighbour on two processors 0.2 to 0.5, whether the team spins or sleeps.
+  /// neighbor on two processors 0.2 to 0.5, whether the team spins or sleeps.
   static constexpr double most_waited = 0.1;
-  /// So many windows without neighbours, one after the other, end a rest.
+  /// So many windows without neighbors, one after the other, end a rest.
   static constexpr int quiet_windows = 5;
 
   /// `waited`: how long the thread has waited for a processor so far.

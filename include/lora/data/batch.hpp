@@ -23,7 +23,7 @@ struct Example {
   bool lost = false;        ///< cutoff_len took all labels away
 
   /// Number of labels with a loss: the first token of a sequence has nothing to be predicted from.
-  Index labelled() const {
+  Index labeled() const {
     if (labels.empty()) return 0;
     return static_cast<Index>(labels.size()) - 1 - std::count(labels.begin() + 1, labels.end(), ignore_index);
   }
@@ -39,7 +39,7 @@ std::vector<Beginning> beginnings_of(std::span<const Example> examples);
 /// What a model reads, and whose it is.
 struct Batch : nn::Batch {
   std::vector<Index> records{};  ///< of each sequence
-  Index labelled = 0;            ///< rows with a label
+  Index labeled = 0;             ///< rows with a label
   Index sequence_tokens = 0;     ///< of all sequences: more than rows where these have rows in common
 
   Index sequences() const { return static_cast<Index>(records.size()); }

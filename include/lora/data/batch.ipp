@@ -52,7 +52,7 @@ LORA_INLINE void Batch::append(std::span<const Example> examples, std::span<cons
 LORA_INLINE void Batch::count(const Example& example) {
   if (example.tokens.empty()) return;
   records.push_back(example.record);
-  labelled += example.labelled();
+  labeled += example.labeled();
   sequence_tokens += std::ssize(example.tokens);
 }
 

@@ -44,9 +44,9 @@ struct CurriculumClasses {
   std::vector<std::string> of_records{};  ///< labels that records have, sorted
   Index left_out = 0;                     ///< sequences that are never drawn, since their label is in no mix
 
-  /// `sequences` are those to train on, `labelled.of` has one entry for each.
+  /// `sequences` are those to train on, `labeled.of` has one entry for each.
   CurriculumClasses(const std::vector<CurriculumStage>& stages, const Sequences& sequences,
-                    const SequenceClasses& labelled);
+                    const SequenceClasses& labeled);
 };
 
 /// Which record each sample of a run is, where the mix of classes changes in stages. A function of the seed and the

@@ -12,24 +12,24 @@ LORA_INLINE std::vector<CurriculumStage> easy_to_hard() {
 }
 
 LORA_INLINE CurriculumClasses::CurriculumClasses(const std::vector<CurriculumStage>& stages, const Sequences& sequences,
-                                                 const SequenceClasses& labelled) {
+                                                 const SequenceClasses& labeled) {
   std::vector<std::string> wanted;
   for (const CurriculumStage& stage : stages)
     for (const auto& [label, share] : stage.mix)
       if (share > 0) wanted.push_back(label);
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-  std::vector<std::vector<std::uint32_t>> found(labelled.labels.size());
+  std::vector<std::vector<std::uint32_t>> found(labeled.labels.size());
   for (Index i = 0; i < sequences.size(); ++i)
-    if (const auto own = labelled.of[static_cast<std::size_t>(i)]; own >= 0)
+    if (const auto own = labeled.of[static_cast<std::size_t>(i)]; own >= 0)
       found[static_cast<std::size_t>(own)].push_back(static_cast<std::uint32_t>(sequences[i]));
-  of_records = labelled.labels;
+  of_records = labeled.labels;
   left_out = sequences.size();
   for (const std::string& label : wanted) {
-    const auto at = std::lower_bound(labelled.labels.begin(), labelled.labels.end(), label);
-    const bool there = at != labelled.labels.end() && *at == label;
+    const auto at = std::lower_bound(labeled.labels.begin(), labeled.labels.end(), label);
+    const bool there = at != labeled.labels.end() && *at == label;
     auto own =
-        there ? std::move(found[static_cast<std::size_t>(at - labelled.labels.begin())]) : std::vector<std::uint32_t>();
+        there ? std::move(found[static_cast<std::size_t>(at - labeled.labels.begin())]) : std::vector<std::uint32_t>();
     left_out -= std::ssize(own);
     if (own.empty()) {
       missing.push_back(label);

@@ -229,7 +229,8 @@ LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
   }
   if (file->records.size() == 0) fail<FormatError>(file->name, ": the file has no records");
   if (file->plain && *first == '{' && io::Json::accept(file->bytes(0)))
-    log::warn(file->name, ": its first line is a record of JSON, but of a .txt file each line is learnt as it stands; ",
+    log::warn(file->name,
+              ": its first line is a record of JSON, but of a .txt file each line is learned as it stands; ",
               "a file of records is called .jsonl");
   file->first = size_;
   size_ = file->end();

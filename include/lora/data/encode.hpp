@@ -51,7 +51,7 @@ tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tokenizer& toke
 /// Cuts off what lies behind the first `most` tokens.
 void truncate(Example& example, Index most);
 
-/// Turns records into tokens and labels. A rendering is tokenized as a whole, and a token is labelled if it begins
+/// Turns records into tokens and labels. A rendering is tokenized as a whole, and a token is labeled if it begins
 /// inside an answer, including its end-of-turn token. Thread-safe.
 class Encoder {
  public:
@@ -119,7 +119,7 @@ class EncodeSummary {
   /// Whether every record was encoded, so that the sums are exact.
   bool complete() const { return records_ == encoded(); }
   Index tokens() const { return scaled(tokens_); }
-  Index labelled() const { return scaled(labelled_); }
+  Index labeled() const { return scaled(labeled_); }
   Index truncated() const { return scaled(truncated_); }
   Index left_out() const { return scaled(left_out_); }  ///< records without a label, but with an answer
   Index lost() const { return scaled(lost_); }          ///< those that had labels past cutoff_len
@@ -142,14 +142,14 @@ class EncodeSummary {
   Index records_ = 0;
   Index cut_from_ = 0;
   Index tokens_ = 0;
-  Index labelled_ = 0;
+  Index labeled_ = 0;
   Index truncated_ = 0;
   Index left_out_ = 0;
   Index lost_ = 0;
   Index unanswered_ = 0;
 };
 
-/// A record as text with labelled tokens between ⟦ and ⟧; without a tokenizer, as ids.
+/// A record as text with labeled tokens between ⟦ and ⟧; without a tokenizer, as ids.
 std::string preview(const Example& example, const tokenizer::Tokenizer* tokenizer);
 
 }  // namespace lora::data

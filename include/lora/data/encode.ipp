@@ -87,11 +87,11 @@ LORA_INLINE tokenizer::Tokenizer::Encoding encode_rendering(const tokenizer::Tok
 
 LORA_INLINE void truncate(Example& example, Index most) {
   if (std::ssize(example.tokens) <= most) return;
-  const bool had_labels = example.labelled() > 0;
+  const bool had_labels = example.labeled() > 0;
   example.tokens.resize(static_cast<std::size_t>(most));
   example.labels.resize(static_cast<std::size_t>(most));
   example.truncated = true;
-  example.lost = had_labels && example.labelled() == 0;
+  example.lost = had_labels && example.labeled() == 0;
 }
 
 LORA_INLINE Encoder::Encoder(const tokenizer::Tokenizer* tokenizer, std::optional<ChatTemplate> chat_template,
@@ -115,7 +115,7 @@ LORA_INLINE Example Encoder::operator()(const Sample& sample) const {
       encode_messages(sample, example);
       break;
   }
-  if (!sample.learnt || sample.unanswered) example.labels.assign(example.tokens.size(), ignore_index);
+  if (!sample.learned || sample.unanswered) example.labels.assign(example.tokens.size(), ignore_index);
   example.unanswered = sample.unanswered;
   truncate(example, options_.cutoff_len);
   check_ids(example.tokens, sample);
@@ -208,14 +208,14 @@ LORA_INLINE void Encoder::encode_messages(const Sample& sample, Example& example
   auto encoding = encode_rendering(tokenizer(sample), *template_, rendering.text);
   const std::size_t opening = template_->needs_opening() ? tokenizer(sample).opening().size() : 0;
   std::span<const AnswerSpan> answers = rendering.answers;
-  std::vector<bool> learnt;  // of the answers
+  std::vector<bool> learned;  // of the answers
   for (const Message& message : sample.messages)
-    if (message.role == "assistant") learnt.push_back(message.learnt);
+    if (message.role == "assistant") learned.push_back(message.learned);
   const bool last_only = options_.train_on_last_turn_only;
-  for (std::size_t i = 0; last_only && i + 1 < learnt.size(); ++i) learnt[i] = false;
-  // Nothing after the last labelled answer has a loss.
+  for (std::size_t i = 0; last_only && i + 1 < learned.size(); ++i) learned[i] = false;
+  // Nothing after the last labeled answer has a loss.
   std::size_t used = answers.size();
-  while (used > 0 && !learnt[used - 1] && !options_.train_on_prompt) --used;
+  while (used > 0 && !learned[used - 1] && !options_.train_on_prompt) --used;
   const std::size_t end = used == 0 ? rendering.text.size() : answers[used - 1].end;
   const auto past = std::lower_bound(encoding.begins.begin(), encoding.begins.end(), end);
   const auto count = static_cast<std::size_t>(past - encoding.begins.begin());
@@ -227,16 +227,16 @@ LORA_INLINE void Encoder::encode_messages(const Sample& sample, Example& example
     const std::size_t begin = encoding.begins[i];
     while (answer < answers.size() && begin >= answers[answer].end) ++answer;
     const bool inside = i >= opening && answer < answers.size() && begin >= answers[answer].begin;
-    if (inside ? learnt[answer] : options_.train_on_prompt) example.labels[i] = example.tokens[i];
+    if (inside ? learned[answer] : options_.train_on_prompt) example.labels[i] = example.tokens[i];
   }
 }
 
 LORA_INLINE void Encoder::expect_marks_hold(const Sample& sample) const {
   if (!options_.train_on_prompt) return;
   for (const Message& message : sample.messages)
-    if (!message.learnt && message.role != "assistant")
+    if (!message.learned && message.role != "assistant")
       fail<FormatError>(sample.where, ": a turn of the ", message.role,
-                        " is marked as not learnt, but train_on_prompt learns all of them");
+                        " is marked as not learned, but train_on_prompt learns all of them");
 }
 
 LORA_INLINE void Encoder::check_ids(std::span<const std::int32_t> ids, const Sample& sample) const {
@@ -261,9 +261,9 @@ LORA_INLINE void EncodeSummary::add(const Example& example) {
   lengths_.push_back(static_cast<Index>(example.tokens.size()));
   reaches(lengths_.back(), example.record);
   tokens_ += lengths_.back();
-  labelled_ += example.labelled();
+  labeled_ += example.labeled();
   truncated_ += example.truncated;
-  left_out_ += example.labelled() == 0 && !example.unanswered;
+  left_out_ += example.labeled() == 0 && !example.unanswered;
   lost_ += example.lost;
   unanswered_ += example.unanswered;
 }
@@ -289,10 +289,10 @@ LORA_INLINE Index EncodeSummary::length_at(double share) const {
 }
 
 LORA_INLINE std::string EncodeSummary::text() const {
-  const double share = tokens_ == 0 ? 0 : 100.0 * static_cast<double>(labelled_) / static_cast<double>(tokens_);
+  const double share = tokens_ == 0 ? 0 : 100.0 * static_cast<double>(labeled_) / static_cast<double>(tokens_);
   return concat(records(), cut_from_ > 0 ? concat(" blocks of ", cut_from_) : "", " records, ",
                 complete() ? "" : concat("judged by ", encoded(), " of them: about "), tokens(), " tokens, ",
-                std::round(share * 10) / 10, " % labelled, ", truncated(), " truncated, ", left_out(), " left out",
+                std::round(share * 10) / 10, " % labeled, ", truncated(), " truncated, ", left_out(), " left out",
                 unanswered_ > 0 ? concat(", ", unanswered_, " without an answer") : "", "; lengths ", length_at(0),
                 " to ", length_at(1), ", median ", length_at(0.5), ", 95 % up to ", length_at(0.95));
 }
@@ -305,10 +305,10 @@ LORA_INLINE Index EncodeSummary::scaled(Index sum) const {
 
 LORA_INLINE std::string preview(const Example& example, const tokenizer::Tokenizer* tokenizer) {
   std::string text;
-  const auto is_labelled = [&](std::size_t i) { return example.labels[i] != ignore_index; };
+  const auto is_labeled = [&](std::size_t i) { return example.labels[i] != ignore_index; };
   for (std::size_t begin = 0; begin < example.tokens.size();) {
     std::size_t end = begin + 1;
-    while (end < example.tokens.size() && is_labelled(end) == is_labelled(begin)) ++end;
+    while (end < example.tokens.size() && is_labeled(end) == is_labeled(begin)) ++end;
     const std::span<const std::int32_t> run(example.tokens.data() + begin, end - begin);
     std::string part;
     if (tokenizer) {
@@ -317,7 +317,7 @@ LORA_INLINE std::string preview(const Example& example, const tokenizer::Tokeniz
       for (const std::int32_t id : run) part += (part.empty() ? "" : " ") + std::to_string(id);
     }
     if (!tokenizer && begin > 0) text += ' ';
-    text += is_labelled(begin) ? "⟦" + part + "⟧" : part;
+    text += is_labeled(begin) ? "⟦" + part + "⟧" : part;
     begin = end;
   }
   return text;

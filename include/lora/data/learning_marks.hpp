@@ -7,10 +7,10 @@
 
 namespace lora::data::detail {
 
-/// A field of a turn or a record that says whether it is learnt.
+/// A field of a turn or a record that says whether it is learned.
 struct LearningMark {
   std::string_view field;
-  bool learnt_if;  ///< the value that means learnt
+  bool learned_if;  ///< the value that means learned
 };
 
 /// Those of OpenAI, mistral-finetune and axolotl's sharegpt (weight), ms-swift and XTuner (loss), axolotl (train,
@@ -27,8 +27,8 @@ struct RefusedMark {
 constexpr RefusedMark refused_marks[] = {
     {"mask", "which hides what it names with some trainers and keeps it with others; expected \"loss\" true or false"},
     {"train_detail", "which marks parts of a turn; expected \"train\" true or false of a whole one"},
-    {"completion_mask", "which is not supported; expected labels, -100 where nothing is learnt"},
-    {"assistant_masks", "which is not supported; expected labels, -100 where nothing is learnt"},
+    {"completion_mask", "which is not supported; expected labels, -100 where nothing is learned"},
+    {"assistant_masks", "which is not supported; expected labels, -100 where nothing is learned"},
 };
 
 constexpr bool is_learning_mark(std::string_view field) {
@@ -42,7 +42,7 @@ constexpr bool is_learning_mark(std::string_view field) {
 /// What a turn or a record says, and by which field.
 struct Marked {
   std::string_view field;
-  bool learnt;
+  bool learned;
 };
 
 /// The marks of an object, but those for which `is_other(field)`: a field that the user has given a meaning. Nothing
@@ -61,10 +61,10 @@ std::optional<Marked> read_marks(const io::JsonView& object, const IsOther& is_o
                                                : -1;
     if (number != 0 && number != 1)
       object.fail("\"", mark.field, "\" is ", io::shown(*value), "; expected true, false, 0 or 1");
-    const bool learnt = (number == 1) == mark.learnt_if;
-    if (found && found->learnt != learnt)
-      object.fail("\"", found->field, "\" and \"", mark.field, "\" contradict each other: one says learnt, one not");
-    if (!found) found = Marked{mark.field, learnt};
+    const bool learned = (number == 1) == mark.learned_if;
+    if (found && found->learned != learned)
+      object.fail("\"", found->field, "\" and \"", mark.field, "\" contradict each other: one says learned, one not");
+    if (!found) found = Marked{mark.field, learned};
   }
   return found;
 }

@@ -125,7 +125,7 @@ struct StepPlan {
   };
   /// The samples of a step, both counted from 0 over the whole run.
   Range samples(Index step) const;
-  /// The samples of `unit` of a step with `units` units: neighbours, as even as possible.
+  /// The samples of `unit` of a step with `units` units: neighbors, as even as possible.
   static Range unit_of(const Range& step, Index unit, Index units);
   /// Number of epochs after `steps_done` steps, as logged.
   double epoch_after(Index steps_done) const;

@@ -260,9 +260,9 @@ LORA_INLINE void OwnTemplate::expect_all_said(std::span<const Message> messages,
 
 LORA_INLINE void OwnTemplate::expect_thoughts(const Message& last) const {
   const bool thinks = last.reasoning ? !last.reasoning->empty() : strip_left(last.content).starts_with("<think>");
-  if (loses_thoughts_ && thinks && last.learnt)
+  if (loses_thoughts_ && thinks && last.learned)
     fail<FormatError>(
-        "the template leaves out the reasoning of the last turn, which then would not be learnt; expected ",
+        "the template leaves out the reasoning of the last turn, which then would not be learned; expected ",
         "answers without it, or a template that keeps it");
 }
 

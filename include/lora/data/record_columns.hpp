@@ -38,7 +38,7 @@ std::optional<std::string> offence(const RecordColumns& columns);
 namespace detail {
 
 /// A record under the names of a known kind: alpaca's, or a conversation's, or the text column where only the prompt is
-/// named. Fields that nothing names go to `unused`, but the class and those that say what is learnt, which stay.
+/// named. Fields that nothing names go to `unused`, but the class and those that say what is learned, which stay.
 /// Throws   FormatError, beginning with `where`, if the record lacks its prompt, messages or an answer that is needed
 io::Json renamed(const io::Json& record, const RecordColumns& columns, const std::string& where,
                  const DatasetOptions& options, std::vector<std::string>& unused);

@@ -26,7 +26,7 @@ class RecordList {
     for (const Message& message : messages) {
       io::Json turn = {{"role", message.role}, {"content", message.content}};
       if (message.reasoning) turn["reasoning_content"] = *message.reasoning;
-      if (!message.learnt) turn["weight"] = 0;
+      if (!message.learned) turn["weight"] = 0;
       for (const ToolCall& call : message.tool_calls)
         turn["tool_calls"].push_back(io::Json{{"name", call.name}, {"arguments", call.arguments}});
       turns.push_back(std::move(turn));
@@ -39,7 +39,7 @@ class RecordList {
   /// A text.
   void add_text(std::string_view text) { add(io::Json{{"text", std::string(text)}}); }
 
-  /// Tokens; `labels` are as long and not shifted, −100 where there is no loss. Without them, every token is learnt.
+  /// Tokens; `labels` are as long and not shifted, −100 where there is no loss. Without them, every token is learned.
   void add_tokens(std::span<const std::int32_t> ids, std::span<const std::int32_t> labels = {}) {
     if (labels.empty()) labels = ids;
     add(io::Json{{"input_ids", io::Json::array_t(ids.begin(), ids.end())},

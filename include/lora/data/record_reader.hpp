@@ -52,7 +52,7 @@ class RecordReader {
 
   /// Whether records of this one's format are known by this field.
   bool identifies(std::string_view field) const { return shape_ && shape_->field == field; }
-  /// Whether it is that field, or another one of the format; tools and what says what is learnt are not among these.
+  /// Whether it is that field, or another one of the format; tools and what says what is learned are not among these.
   bool reads(std::string_view field) const;
   /// Whether the user says what a field is: the class of a record, or its text.
   bool has_meaning(std::string_view field) const;
@@ -104,7 +104,7 @@ class RecordReader {
 
   bool is_list(std::string_view field) const;
 
-  /// TRL's conversational prompt and completion: of the turns the completion's are learnt, and none of the prompt's.
+  /// TRL's conversational prompt and completion: of the turns the completion's are learned, and none of the prompt's.
   void read_turns_of_pair(Sample& sample);
 
   void read_turns(Sample& sample);

@@ -54,7 +54,7 @@ LORA_INLINE Sample RecordReader::read() {
   sample.kind = kind();
   check_fields();
   if (const auto marked = read_marks(record_, [&](std::string_view field) { return has_meaning(field); }))
-    sample.learnt = marked->learnt;
+    sample.learned = marked->learned;
   sample.label = label();
   const auto tools = record_.find("tools");
   if (sample.kind == Sample::Kind::messages && tools && !is_nothing(tools->json())) sample.tools = read_tools(*tools);
@@ -237,7 +237,7 @@ LORA_INLINE void RecordReader::read_turns_of_pair(Sample& sample) {
     record_.fail("\"prompt\" ends with ", sample.messages.empty() ? "no turn" : "a turn of the ",
                  sample.messages.empty() ? "" : sample.messages.back().role, "; expected one of the user, or a tool's");
   for (Message& message : sample.messages)
-    if (message.role == "assistant") message.learnt = false;
+    if (message.role == "assistant") message.learned = false;
   if (!answered) return;
   const std::size_t asked = sample.messages.size();
   add_turns(sample, "completion", true);
@@ -314,10 +314,10 @@ LORA_INLINE Message RecordReader::read_turn(const io::JsonView& turn, std::strin
     turn.fail("tool_calls in a turn of the ", message.role, "; expected them in the assistant's turns only");
   message.reasoning = turn.get<std::string>("reasoning_content");
   if (const auto marked = read_marks(turn, [](std::string_view) { return false; })) {
-    message.learnt = marked->learnt;
-    if (marked->learnt && message.role != "assistant")
+    message.learned = marked->learned;
+    if (marked->learned && message.role != "assistant")
       turn.fail("\"", marked->field, "\" says that a turn of the ", message.role,
-                " is learnt; expected that of the assistant's turns only");
+                " is learned; expected that of the assistant's turns only");
   }
   return message;
 }

@@ -18,7 +18,7 @@ struct Message {
   std::string role;
   std::string content;
   std::optional<std::string> reasoning{};  ///< the assistant's reasoning, if the record has it as a separate field
-  bool learnt = true;                      ///< false for a turn that is marked so, such as by weight 0
+  bool learned = true;                     ///< false for a turn that is marked so, such as by weight 0
   std::vector<ToolCall> tool_calls{};      ///< of an assistant
 };
 

@@ -25,7 +25,7 @@ struct Sample {
   std::vector<std::int32_t> labels{};  ///< of tokens: same length, ignore_index without loss, not shifted
   std::string where{};                 ///< file:line, for errors
   std::optional<std::string> label{};  ///< of its class, where a field was asked for
-  bool learnt = true;                  ///< false for a record that is marked so, such as by weight 0
+  bool learned = true;                 ///< false for a record that is marked so, such as by weight 0
   bool unanswered = false;             ///< left out because its answer or text is empty
   Index record = 0;                    ///< index in the data set
 

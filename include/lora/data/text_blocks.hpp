@@ -10,7 +10,7 @@
 
 namespace lora::data {
 
-/// Splits a text of more than `cutoff` tokens into blocks so that each token is labelled once. A block begins with the
+/// Splits a text of more than `cutoff` tokens into blocks so that each token is labeled once. A block begins with the
 /// text's opening tokens or, without any, with the last token of the previous block, as context.
 struct TextBlocks {
   Index cutoff;

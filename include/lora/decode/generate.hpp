@@ -37,7 +37,7 @@ namespace detail {
 
 template <class A>
 bool all_finite(std::span<const A> values) {
-  int finite = 1;  // no early exit, so that the loop vectorises
+  int finite = 1;  // no early exit, so that the loop vectorizes
   for (const A value : values) finite &= std::abs(value) <= std::numeric_limits<A>::max() ? 1 : 0;
   return finite != 0;
 }

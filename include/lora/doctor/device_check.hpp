@@ -85,7 +85,7 @@ Report check_device(const Make& make, const Options& options, Report report, con
     each_type([&]<class T>() { time_kernels<T>(device, width, report, begin); });
   });
   part("copies and launches", [&] { report.speeds = speeds_of(device.get()); });
-  part("memory afterwards", [&] { memory("afterwards"); });
+  part("memory afterward", [&] { memory("afterward"); });
   report.unfinished.clear();
   return report;
 }

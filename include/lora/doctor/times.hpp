@@ -12,7 +12,7 @@
 #include "lora/doctor/kernels.hpp"
 #include "lora/doctor/report.hpp"
 #include "lora/tensor/page_locked.hpp"
-#include "lora/tensor/span.hpp"
+#include "lora/tensor/profile_scope.hpp"
 
 namespace lora::doctor {
 
@@ -51,7 +51,7 @@ class Stopwatch {
     Profile profile({.skipped_steps = 0, .traced_steps = 0, .traces = 0});
     dev_.set_profile(&profile);
     try {  // the first launch, which prepares things as well
-      const Span span(dev_, Profile::Kind::step, "launch");
+      const ProfileScope span(dev_, Profile::Kind::step, "launch");
       launch();
     } catch (...) {
       dev_.set_profile(nullptr);

@@ -92,7 +92,7 @@ inline model::Source tiny_source(const TinyTraining& tiny) {
                                 7);
 }
 
-/// Sequences that can be learnt: each token follows from the one before it.
+/// Sequences that can be learned: each token follows from the one before it.
 inline data::Batch tiny_batch(const TinyTraining& tiny, Index step, Index micro_batch) {
   data::Batch batch;
   const auto count = static_cast<Index>(tiny.sequences.size());

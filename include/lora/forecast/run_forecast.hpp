@@ -166,7 +166,7 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
       train::LargestBatch largest;
       for (const auto& batch : batches.batches) {
         largest.rows = std::max(largest.rows, batch.rows);
-        largest.labelled = std::max(largest.labelled, batch.labelled);
+        largest.labeled = std::max(largest.labeled, batch.labeled);
       }
       return train::plan_memory<D, T>(basis, largest, {}, config, held);
     }

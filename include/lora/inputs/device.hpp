@@ -44,9 +44,9 @@ decltype(auto) with_device_maker(const settings::Config& config, F&& f, bool tog
   }
 #else
   if (name.kind == Kind::ascend)
-    fail<ConfigError>(
-        "key device: given ", config.device,
-        ", but this program was built without Ascend NPUs; allowed: ", "cpu, or a program that links lora::ascend");
+    fail<ConfigError>("key device: given ", config.device,
+                      ", but this program was built without Ascend NPUs; allowed: cpu; ",
+                      "hint: a program that links lora::ascend has them");
 #endif
   return f([&] { return cpu::Device(static_cast<int>(config.threads.value_or(0))); });
 }

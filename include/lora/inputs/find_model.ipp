@@ -104,8 +104,9 @@ LORA_INLINE io::Path find_adapter(const std::string& name) {
     fail<ConfigError>("key adapter_name_or_path: given ", name, what...);
   };
   if (name.find(',') != name.npos && !std::filesystem::exists(name, ignored))
-    refuse(", allowed: one adapter; to use several, write one into the base with the command merge, and give what ",
-           "comes of it as model_name_or_path with the next");
+    refuse(
+        ", allowed: one adapter; hint: to use several, write one into the base with the command merge, and give what ",
+        "comes of it as model_name_or_path with the next");
   const io::Path folder = find_model(name);
   if (io::is_there(folder / "adapter_config.json")) return folder;
   if (detail::holds_weights(folder))

@@ -69,7 +69,7 @@ std::vector<std::int32_t> supported_prompt(const model::Config& config, const da
 /// Warns about a sequence longer than the model's context.
 void warn_of_length(const model::Config& config, Index length, std::string_view what);
 
-/// What the adapter of a run has learnt of conversations, as its folder says; nothing without one. An end that is its
+/// What the adapter of a run has learned of conversations, as its folder says; nothing without one. An end that is its
 /// base's is not its own where its template ends turns with another.
 tokenizer::ChatFiles chat_files_of_adapter(const settings::Config& config, const tokenizer::Tokenizer& tokenizer);
 

@@ -23,6 +23,7 @@
 #include "lora/data/grouping.hpp"
 #include "lora/data/text_blocks.hpp"
 #include "lora/inputs/model_files.hpp"
+#include "lora/io/path.hpp"
 #include "lora/settings/stage_lists.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 
@@ -45,8 +46,8 @@ MicroBatchLimit with_room_for(MicroBatchLimit limit, Index beginning);
 
 /// What sharing leaves of micro-batches.
 struct Sharing {
-  double rows = 1;      ///< most rows of one, of its sequences' tokens
-  double labelled = 0;  ///< most labelled rows of one that shares some, of its rows
+  double rows = 1;     ///< most rows of one, of its sequences' tokens
+  double labeled = 0;  ///< most labeled rows of one that shares some, of its rows
 };
 
 /// Warns about unused fields of the records read so far, each once.
@@ -95,7 +96,7 @@ class Records {
   /// beginning, before the labels.
   std::vector<Index> common_beginnings(std::span<const Index> sequences, Index cutoff_len) const;
 
-  /// Neighbouring sequences of a step, split into micro-batches: as few and as even as possible if tokens limit them,
+  /// Neighboring sequences of a step, split into micro-batches: as few and as even as possible if tokens limit them,
   /// else each of the next limit.sequences, wherever in the step they begin.
   /// Each keeps its place in the step, on which alone its dropout depends; `first_place` is the first one's. A sequence
   /// without labels is left out, but keeps its place.
@@ -109,8 +110,8 @@ class Records {
   Index records_of(const data::Sequences& sequences) const;
 
   /// Those of these sequences, cut off, that have labels. `places`, if not null, gets theirs.
-  std::vector<data::Example> learnt(std::span<const Index> sequences, Index cutoff_len,
-                                    std::vector<Index>* places = nullptr) const;
+  std::vector<data::Example> learned(std::span<const Index> sequences, Index cutoff_len,
+                                     std::vector<Index>* places = nullptr) const;
 
   void cut(const cpu::Threads& threads, const data::TextBlocks& blocks, std::span<const Index> records);
 
@@ -140,7 +141,7 @@ struct Taught {
   tokenizer::ChatFiles files{};  ///< the template, and what ends an answer or a text
 };
 
-/// What records of these kinds teach and, where they say nothing, the adapter that a run starts from has learnt.
+/// What records of these kinds teach and, where they say nothing, the adapter that a run starts from has learned.
 Taught taught_by(std::span<const data::Sample::Kind> kinds, const TextFiles& text);
 
 /// Rejects command-line keys that have no effect on records of these kinds. In a file, or in code, they may be meant

@@ -164,7 +164,7 @@ LORA_INLINE data::EncodeSummary Records::survey(const cpu::Threads& threads, con
     summary.reaches(std::ssize(example.tokens), example.record);
   }
   // Labels so rare that no encoded record has one.
-  if (summary.labelled() == 0 && !summary.complete()) return survey(threads, sequences, all);
+  if (summary.labeled() == 0 && !summary.complete()) return survey(threads, sequences, all);
   if (!cut_.empty()) summary.cut_from(records_of(sequences));
   warn_of_unused_fields(dataset_);
   if (summary.unanswered() > 0)
@@ -179,13 +179,13 @@ LORA_INLINE void expect_supported_records(const model::Config& shape, const Reco
                           records.where(found.longest_record()) + ": a sequence of");
 }
 
-LORA_INLINE std::vector<data::Example> Records::learnt(std::span<const Index> sequences, Index cutoff_len,
-                                                       std::vector<Index>* places) const {
+LORA_INLINE std::vector<data::Example> Records::learned(std::span<const Index> sequences, Index cutoff_len,
+                                                        std::vector<Index>* places) const {
   std::vector<data::Example> examples;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     data::Example example = (*this)[sequences[i]];
     data::truncate(example, cutoff_len);
-    if (example.labelled() == 0) continue;
+    if (example.labeled() == 0) continue;
     if (places != nullptr) places->push_back(static_cast<Index>(i));
     examples.push_back(std::move(example));
   }
@@ -193,13 +193,13 @@ LORA_INLINE std::vector<data::Example> Records::learnt(std::span<const Index> se
 }
 
 LORA_INLINE std::vector<Index> Records::common_beginnings(std::span<const Index> sequences, Index cutoff_len) const {
-  return data::common_beginnings(data::beginnings_of(learnt(sequences, cutoff_len)), data::least_shared);
+  return data::common_beginnings(data::beginnings_of(learned(sequences, cutoff_len)), data::least_shared);
 }
 
 LORA_INLINE std::vector<data::Batch> Records::micro_batches(std::span<const Index> sequences,
                                                             const MicroBatchLimit& limit, Index first_place) const {
   std::vector<Index> places, lengths;
-  std::vector<data::Example> examples = learnt(sequences, limit.cutoff_len, &places);
+  std::vector<data::Example> examples = learned(sequences, limit.cutoff_len, &places);
   for (const data::Example& example : examples) lengths.push_back(std::ssize(example.tokens));
   std::vector<data::Batch> batches;
   for (const auto& group : limit.tokens == 0 ? data::group_by_places(places, limit.sequences)
@@ -239,7 +239,7 @@ LORA_INLINE std::vector<std::vector<std::int32_t>> Records::tokens_of(const cpu:
     const auto i = static_cast<std::size_t>(item);
     try {
       const data::Sample sample = dataset_[records[i]];
-      if (sample.learnt && !sample.unanswered) texts[i] = encoder_.whole_text(sample);
+      if (sample.learned && !sample.unanswered) texts[i] = encoder_.whole_text(sample);
       if (std::ssize(texts[i]) <= encoder_.options().cutoff_len) texts[i] = {};
     } catch (...) {
       errors[i] = std::current_exception();

@@ -10,6 +10,7 @@
 
 #include "lora/data/order.hpp"
 #include "lora/inputs/records.hpp"
+#include "lora/io/path.hpp"
 #include "lora/settings/settings.hpp"
 
 namespace lora::inputs {
@@ -61,11 +62,11 @@ class RunData {
   };
 
   /// Reads every record once, so that malformed records are found before the first step.
-  /// Throws   FormatError, also if nothing is labelled
+  /// Throws   FormatError, also if nothing is labeled
   Survey survey(const cpu::Threads& threads, const settings::Config& config) const;
 
  private:
-  [[noreturn]] static void fail_unlabelled(const data::EncodeSummary& found, const settings::Config& config);
+  [[noreturn]] static void fail_unlabeled(const data::EncodeSummary& found, const settings::Config& config);
 
   settings::Config settle(settings::Config config, const Earlier& earlier);
 

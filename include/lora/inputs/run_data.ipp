@@ -50,11 +50,11 @@ LORA_INLINE std::vector<data::Sample> RunData::answered() const {
 
 LORA_INLINE RunData::Survey RunData::survey(const cpu::Threads& threads, const settings::Config& config) const {
   Survey found{train_->survey(threads, order_)};
-  if (found.train.labelled() == 0) fail_unlabelled(found.train, config);
+  if (found.train.labeled() == 0) fail_unlabeled(found.train, config);
   if (!evaluates()) return found;
   found.eval = eval_->survey(threads, eval_order_);
-  if (found.eval.labelled() == 0)
-    fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labelled");
+  if (found.eval.labeled() == 0)
+    fail<FormatError>("nothing to evaluate: not one token of the evaluation records is labeled");
   if (config.eval_predict && !text_.tokenizer)
     fail<ConfigError>("key eval_predict: given true, allowed: false where the model has no tokenizer files");
   if (config.eval_predict && answered().empty())
@@ -62,14 +62,14 @@ LORA_INLINE RunData::Survey RunData::survey(const cpu::Threads& threads, const s
   return found;
 }
 
-LORA_INLINE void RunData::fail_unlabelled(const data::EncodeSummary& found, const settings::Config& config) {
+LORA_INLINE void RunData::fail_unlabeled(const data::EncodeSummary& found, const settings::Config& config) {
   const std::string what = concat(config.dataset.front().path, ": there is nothing to learn: ");
   if (found.lost() > 0)
-    fail<FormatError>(what, "not one token is labelled within cutoff_len ", settings::longest_cutoff(config));
+    fail<FormatError>(what, "not one token is labeled within cutoff_len ", settings::longest_cutoff(config));
   if (found.unanswered() > 0 && found.left_out() == 0)
     fail<FormatError>(what, "every record is left out since its answer is empty");
   fail<FormatError>(what,
-                    "no record has a labelled token: they, or their answers, are marked as not learnt, such as by ",
+                    "no record has a labeled token: they, or their answers, are marked as not learned, such as by ",
                     "\"weight\" 0, or their labels are all ", ignore_index);
 }
 

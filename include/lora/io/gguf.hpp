@@ -25,6 +25,7 @@
 #include "lora/core/scalar.hpp"
 #include "lora/core/shape.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/path.hpp"
 #include "lora/io/tensor_file.hpp"
 
 namespace lora::io {
@@ -115,7 +116,7 @@ class GgufCursor {
 class Gguf {
  public:
   /// Throws   IoError, FormatError
-  static Gguf open(const std::filesystem::path& path);
+  static Gguf open(const Path& path);
 
   /// Reads bytes that the caller keeps, or that `file` holds; `name` names them in errors.
   static Gguf parse(std::span<const std::byte> bytes, const std::string& name,

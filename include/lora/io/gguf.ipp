@@ -52,7 +52,7 @@ LORA_INLINE std::span<const std::byte> GgufCursor::take(std::uint64_t count, std
 
 namespace lora::io {
 
-LORA_INLINE Gguf Gguf::open(const std::filesystem::path& path) {
+LORA_INLINE Gguf Gguf::open(const Path& path) {
   auto file = std::make_shared<const MappedFile>(path);
   return parse(file->bytes(), path.native(), file);
 }

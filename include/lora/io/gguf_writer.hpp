@@ -93,7 +93,7 @@ class GgufWriter {
  public:
   /// Extents slowest first, as everywhere here. Throws   FormatError for a dtype that GGUF has no number for, or rows
   /// that are not whole blocks
-  GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata, std::vector<TensorDeclaration> tensors);
+  GgufWriter(const Path& path, const GgufMetadata& metadata, std::vector<TensorDeclaration> tensors);
 
   /// Appends to the data of the tensor `name`, which must be the next that is not complete.
   void add(std::string_view name, std::span<const std::byte> bytes);

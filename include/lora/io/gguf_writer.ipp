@@ -20,7 +20,7 @@ constexpr std::uint64_t aligned_gguf(std::uint64_t size) {
 
 namespace lora::io {
 
-LORA_INLINE GgufWriter::GgufWriter(const std::filesystem::path& path, const GgufMetadata& metadata,
+LORA_INLINE GgufWriter::GgufWriter(const Path& path, const GgufMetadata& metadata,
                                    std::vector<TensorDeclaration> tensors)
     : order_(path, std::move(tensors)), file_(path) {
   std::string head(detail::gguf_magic);

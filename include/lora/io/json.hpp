@@ -121,7 +121,7 @@ Json json_object(std::initializer_list<JsonField> fields);
 Json parse_json(std::string_view text, const std::string& where, bool comments = false,
                 std::optional<JsonPlace> begin = std::nullopt);
 
-Json read_json(const std::filesystem::path& path, bool comments = false);
+Json read_json(const Path& path, bool comments = false);
 
 /// The JSON text of a value; indent < 0 gives one line. Numbers parse back to the same value. Invalid UTF-8 becomes
 /// U+FFFD.
@@ -131,11 +131,11 @@ std::string to_text(const Json& value, int indent = 2);
 inline std::string shown(const Json& value) { return shortened(to_text(value, -1), 80); }
 
 /// Writes a value to a file, atomically.
-void write_json(const std::filesystem::path& path, const Json& value);
+void write_json(const Path& path, const Json& value);
 
 /// write_json of a value that was read from a file, which may be the one that is written, and changed: numbers that are
 /// as they were have the digits that they have there, also where a double has fewer.
-void write_changed_json(const std::filesystem::path& path, const Json& value, const std::filesystem::path& original);
+void write_changed_json(const Path& path, const Json& value, const Path& original);
 
 /// The names and values of an object, in their order.
 inline const Json::object_t& json_fields(const Json& object) { return object.get_ref<const Json::object_t&>(); }

@@ -105,7 +105,7 @@ LORA_INLINE Json parse_json(std::string_view text, const std::string& where, boo
   return builder.take();
 }
 
-LORA_INLINE Json read_json(const std::filesystem::path& path, bool comments) {
+LORA_INLINE Json read_json(const Path& path, bool comments) {
   return parse_json(read_file(path), path.native(), comments);
 }
 
@@ -113,9 +113,7 @@ LORA_INLINE std::string to_text(const Json& value, int indent) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
-LORA_INLINE void write_json(const std::filesystem::path& path, const Json& value) {
-  write_file(path, to_text(value) + "\n");
-}
+LORA_INLINE void write_json(const Path& path, const Json& value) { write_file(path, to_text(value) + "\n"); }
 
 }  // namespace lora::io
 
@@ -158,8 +156,7 @@ LORA_INLINE std::string changed_text(Json value, const std::string& original, co
 
 namespace lora::io {
 
-LORA_INLINE void write_changed_json(const std::filesystem::path& path, const Json& value,
-                                    const std::filesystem::path& original) {
+LORA_INLINE void write_changed_json(const Path& path, const Json& value, const Path& original) {
   std::error_code none;
   if (!std::filesystem::is_regular_file(original, none)) return write_json(path, value);
   write_file(path, detail::changed_text(value, read_file(original), original.native()) + "\n");

@@ -11,6 +11,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/io/json.hpp"
+#include "lora/io/path.hpp"
 
 namespace lora::io {
 

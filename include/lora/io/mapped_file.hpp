@@ -18,6 +18,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/signal_list.hpp"
 #include "lora/io/lfs_pointer.hpp"
+#include "lora/io/path.hpp"
 #include "lora/io/scratch_file.hpp"
 
 namespace lora::io {
@@ -43,16 +44,16 @@ const char* mapped_at(const void* address);
 class MappedFile {
  public:
   /// Throws   IoError if the file cannot be opened or is not a regular file, FormatError if it is a Git LFS pointer
-  explicit MappedFile(std::filesystem::path path);
+  explicit MappedFile(Path path);
   /// What was written to a scratch file so far, which may be closed; `path` is what errors name.
   /// Throws   IoError
-  MappedFile(const ScratchFile& file, std::filesystem::path path);
+  MappedFile(const ScratchFile& file, Path path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
-  const std::filesystem::path& path() const { return path_; }
+  const Path& path() const { return path_; }
 
   /// Gives the pages that were read back to the system, which may keep them in its cache; they are read again when
   /// touched. Thread-safe.
@@ -69,7 +70,7 @@ class MappedFile {
   Attempt map(int descriptor);
   [[noreturn]] void fail_with(int error) const;
 
-  std::filesystem::path path_;
+  Path path_;
   void* data_ = nullptr;
   std::size_t size_ = 0;
   mutable std::atomic<std::size_t> read_ = 0;  // since the last release

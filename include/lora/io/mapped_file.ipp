@@ -23,7 +23,7 @@ LORA_INLINE const char* mapped_at(const void* address) {
   return path;
 }
 
-LORA_INLINE MappedFile::MappedFile(std::filesystem::path path) : path_(std::move(path)) {
+LORA_INLINE MappedFile::MappedFile(Path path) : path_(std::move(path)) {
   const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (const int error = errno; descriptor < 0) {
     if (error == ENOENT && is_there(path_)) fail_dangling(path_);
@@ -42,7 +42,7 @@ LORA_INLINE MappedFile::MappedFile(std::filesystem::path path) : path_(std::move
   if (size_ > 0) entry_ = detail::mappings().add({bytes().data(), size_, path_.c_str()});
 }
 
-LORA_INLINE MappedFile::MappedFile(const ScratchFile& file, std::filesystem::path path) : path_(std::move(path)) {
+LORA_INLINE MappedFile::MappedFile(const ScratchFile& file, Path path) : path_(std::move(path)) {
   if (const auto mapped = map(file.descriptor()); mapped.error != 0) fail_with(mapped.error);
   if (size_ > 0) entry_ = detail::mappings().add({bytes().data(), size_, path_.c_str()});
 }

@@ -7,12 +7,13 @@
 
 #include "lora/core/error.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/path.hpp"
 
 namespace lora::io {
 
 /// Whether a file is one of Apache Parquet, by the four letters that it begins with. Texts and tables may begin with
 /// them by chance: what is called so ends with them, too.
-bool is_parquet(const std::filesystem::path& name, std::string_view content);
+bool is_parquet(const Path& name, std::string_view content);
 
 /// The rows of a Parquet file as records of JSON, a line each: row 7 is line 7. They lie in a temporary file; of the
 /// Parquet file a few rows are in memory at a time. Structs and maps are objects, lists arrays; days, times and

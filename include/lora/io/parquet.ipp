@@ -35,7 +35,7 @@
 
 namespace lora::io {
 
-LORA_INLINE bool is_parquet(const std::filesystem::path& name, std::string_view content) {
+LORA_INLINE bool is_parquet(const Path& name, std::string_view content) {
   constexpr std::string_view mark = "PAR1";
   if (!content.starts_with(mark)) return false;
   const std::string ending = lower_extension(unpacked_name(name));

@@ -19,11 +19,10 @@
 #include "lora/core/error.hpp"
 #include "lora/core/hash.hpp"
 #include "lora/io/lfs_pointer.hpp"
+#include "lora/io/path.hpp"
 #include "lora/io/text_encoding.hpp"
 
 namespace lora::io {
-
-using Path = std::filesystem::path;
 
 [[noreturn]] void fail_io(std::string_view action, const Path& path, int error);
 

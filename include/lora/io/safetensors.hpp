@@ -35,7 +35,7 @@ static_assert(std::endian::native == std::endian::little, "tensor files are litt
 
 /// What of a model is in a folder under names that are not read, and what makes it one that is, to end an error; empty
 /// if there is nothing.
-std::string weights_by_other_names(const std::filesystem::path& folder);
+std::string weights_by_other_names(const Path& folder);
 
 /// The tensors of a safetensors file, or of a folder with one file or with shards and an index. The headers are checked
 /// when opened; the data are read where they are used.
@@ -44,7 +44,7 @@ class Safetensors {
   /// `path`: a .safetensors file, a .safetensors.index.json, or a folder with model.safetensors or
   /// model.safetensors.index.json.
   /// Throws   IoError, FormatError
-  static Safetensors open(const std::filesystem::path& path);
+  static Safetensors open(const Path& path);
 
   /// Reads the bytes of one file that the caller keeps, or that `file` holds; `name` names them in errors.
   static Safetensors parse(std::span<const std::byte> bytes, const std::string& name,
@@ -61,9 +61,9 @@ class Safetensors {
   static constexpr std::size_t prefix_bytes = 8;
   static constexpr std::uint64_t max_header_bytes = 100'000'000;
 
-  static Safetensors open_file(const std::filesystem::path& path);
+  static Safetensors open_file(const Path& path);
 
-  static Safetensors open_shards(const std::filesystem::path& index);
+  static Safetensors open_shards(const Path& index);
 
   /// Adds the tensors of one file.
   void read(std::span<const std::byte> bytes, const std::string& name, std::shared_ptr<const MappedFile> file);
@@ -86,7 +86,7 @@ using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
 /// appears on `commit`; without it nothing is left.
 class SafetensorsWriter {
  public:
-  SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
+  SafetensorsWriter(Path path, std::vector<TensorDeclaration> tensors,
                     const SafetensorsMetadata& metadata = {{"format", "pt"}});
 
   /// Appends to the data of the tensor `name`, which must be the next that is not complete.

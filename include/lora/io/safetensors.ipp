@@ -5,7 +5,7 @@
 
 namespace lora::io::detail {
 
-/// The dtypes supported in safetensors; the quantised ones exist only in GGUF.
+/// The dtypes supported in safetensors; the quantized ones exist only in GGUF.
 LORA_INLINE std::optional<DType> safetensors_dtype(std::string_view name) {
   for (const DType dtype :
        {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8})
@@ -17,9 +17,9 @@ LORA_INLINE std::optional<DType> safetensors_dtype(std::string_view name) {
 
 namespace lora::io {
 
-LORA_INLINE std::string weights_by_other_names(const std::filesystem::path& folder) {
+LORA_INLINE std::string weights_by_other_names(const Path& folder) {
   std::vector<std::string> parts, others;
-  for (const std::filesystem::path& file : entries_of(folder)) {
+  for (const Path& file : entries_of(folder)) {
     const std::string name = file.filename().native();
     if (name.ends_with(".safetensors")) parts.push_back(name);
     if (name.ends_with(".gguf") || name == "pytorch_model.bin" || name.starts_with("pytorch_model-") ||
@@ -35,7 +35,7 @@ LORA_INLINE std::string weights_by_other_names(const std::filesystem::path& fold
   return {};
 }
 
-LORA_INLINE Safetensors Safetensors::open(const std::filesystem::path& path) {
+LORA_INLINE Safetensors Safetensors::open(const Path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     if (is_there(path / "model.safetensors")) return open_file(path / "model.safetensors");
@@ -58,19 +58,19 @@ LORA_INLINE const StoredTensor* Safetensors::find(std::string_view name) const {
   return place == places_.end() ? nullptr : &tensors_[place->second];
 }
 
-LORA_INLINE Safetensors Safetensors::open_file(const std::filesystem::path& path) {
+LORA_INLINE Safetensors Safetensors::open_file(const Path& path) {
   auto file = std::make_shared<const MappedFile>(path);
   return parse(file->bytes(), path.native(), file);
 }
 
-LORA_INLINE Safetensors Safetensors::open_shards(const std::filesystem::path& index) {
+LORA_INLINE Safetensors Safetensors::open_shards(const Path& index) {
   const std::string where = index.native();
   const JsonFile json(index);
   const auto map = json->find("weight_map");
   if (!map || !map->json().is_object()) json->fail("\"weight_map\" must be an object of tensor names");
   std::map<std::string, std::vector<std::string>> shards;  // shard → names of its tensors
   map->for_each_field([&](const std::string& name, const JsonView& shard) {
-    const std::filesystem::path plain = shard.as<std::string>();
+    const Path plain = shard.as<std::string>();
     if (plain.empty() || plain.filename() != plain || plain == "." || plain == "..")
       json->fail("tensor ", name, " is said to be in \"", plain.native(),
                  "\", which is not the name of a file beside the index");
@@ -203,7 +203,7 @@ LORA_INLINE void Safetensors::check_layout(std::span<const StoredTensor> tensors
                       " bytes at the end belong to no tensor");
 }
 
-LORA_INLINE SafetensorsWriter::SafetensorsWriter(std::filesystem::path path, std::vector<TensorDeclaration> tensors,
+LORA_INLINE SafetensorsWriter::SafetensorsWriter(Path path, std::vector<TensorDeclaration> tensors,
                                                  const SafetensorsMetadata& metadata)
     : order_(path, std::move(tensors)), file_(std::move(path)) {
   Json header = Json::object();

@@ -22,9 +22,8 @@ namespace lora::io {
 /// gets its own shard) and an index. All appear on `commit`, the index last; without it nothing is left.
 class SafetensorsFolderWriter {
  public:
-  SafetensorsFolderWriter(std::filesystem::path folder, const std::vector<TensorDeclaration>& tensors,
-                          Index max_shard_bytes, SafetensorsMetadata metadata = {{"format", "pt"}},
-                          std::string stem = "model");
+  SafetensorsFolderWriter(Path folder, const std::vector<TensorDeclaration>& tensors, Index max_shard_bytes,
+                          SafetensorsMetadata metadata = {{"format", "pt"}}, std::string stem = "model");
   SafetensorsFolderWriter(const SafetensorsFolderWriter&) = delete;
   SafetensorsFolderWriter& operator=(const SafetensorsFolderWriter&) = delete;
   ~SafetensorsFolderWriter();
@@ -35,8 +34,8 @@ class SafetensorsFolderWriter {
   void commit();
 
  private:
-  std::filesystem::path file_name(std::size_t shard) const;
-  std::filesystem::path index_name() const { return folder_ / (stem_ + ".safetensors.index.json"); }
+  Path file_name(std::size_t shard) const;
+  Path index_name() const { return folder_ / (stem_ + ".safetensors.index.json"); }
 
   Json index_json() const;
 
@@ -44,7 +43,7 @@ class SafetensorsFolderWriter {
   /// Advances to the first incomplete shard.
   void finish_shards();
 
-  std::filesystem::path folder_;
+  Path folder_;
   SafetensorsMetadata metadata_;
   std::string stem_;
   Index total_bytes_ = 0;

@@ -5,8 +5,7 @@
 
 namespace lora::io {
 
-LORA_INLINE SafetensorsFolderWriter::SafetensorsFolderWriter(std::filesystem::path folder,
-                                                             const std::vector<TensorDeclaration>& tensors,
+LORA_INLINE SafetensorsFolderWriter::SafetensorsFolderWriter(Path folder, const std::vector<TensorDeclaration>& tensors,
                                                              Index max_shard_bytes, SafetensorsMetadata metadata,
                                                              std::string stem)
     : folder_(std::move(folder)), metadata_(std::move(metadata)), stem_(std::move(stem)) {
@@ -58,7 +57,7 @@ LORA_INLINE void SafetensorsFolderWriter::commit() {
   sync_folder(folder_);
 }
 
-LORA_INLINE std::filesystem::path SafetensorsFolderWriter::file_name(std::size_t shard) const {
+LORA_INLINE Path SafetensorsFolderWriter::file_name(std::size_t shard) const {
   if (parts_.size() == 1) return folder_ / (stem_ + ".safetensors");
   const auto padded = [](std::size_t number) {
     const std::string digits = std::to_string(number);

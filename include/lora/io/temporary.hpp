@@ -21,6 +21,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/hash.hpp"
 #include "lora/core/signal_list.hpp"
+#include "lora/io/path.hpp"
 
 namespace lora::io {
 
@@ -39,10 +40,10 @@ constexpr std::size_t random_digits = 16, sealed_digits = random_digits + 8;
 std::string held_name(const std::string& name);
 
 /// A unique, unpredictable name next to `path`: NAME, 16 random digits, 8 check digits, .lora-KIND.
-std::filesystem::path temporary_name(const std::filesystem::path& path, Temporary kind);
+Path temporary_name(const Path& path, Temporary kind);
 
 /// NAME of a temporary name of this kind, in the form of held_name; nothing if it is not such a name.
-std::optional<std::string> name_of_temporary(const std::filesystem::path& path, Temporary kind);
+std::optional<std::string> name_of_temporary(const Path& path, Temporary kind);
 
 namespace detail {
 
@@ -56,7 +57,7 @@ struct UnfinishedName {
 class Unfinished {
  public:
   Unfinished() = default;
-  explicit Unfinished(const std::filesystem::path& path);
+  explicit Unfinished(const Path& path);
   void finish() { entry_.remove(); }
 
  private:

@@ -33,7 +33,7 @@ LORA_INLINE std::string held_name(const std::string& name) {
   return concat(std::string_view(name).substr(0, kept), "~", detail::hexadecimal(text_hash(name), digits));
 }
 
-LORA_INLINE std::filesystem::path temporary_name(const std::filesystem::path& path, Temporary kind) {
+LORA_INLINE Path temporary_name(const Path& path, Temporary kind) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != static_cast<ssize_t>(sizeof number))
     fail<IoError>("no random number for a temporary name: ", std::generic_category().message(errno));
@@ -42,8 +42,8 @@ LORA_INLINE std::filesystem::path temporary_name(const std::filesystem::path& pa
   return path.parent_path() / concat(begin, detail::seal_of(begin), detail::marker_of(kind));
 }
 
-LORA_INLINE std::optional<std::string> name_of_temporary(const std::filesystem::path& path, Temporary kind) {
-  const std::filesystem::path last = path.filename();
+LORA_INLINE std::optional<std::string> name_of_temporary(const Path& path, Temporary kind) {
+  const Path last = path.filename();
   std::string_view name = last.native();
   const auto marker = detail::marker_of(kind);
   if (!name.ends_with(marker)) return std::nullopt;
@@ -85,7 +85,7 @@ LORA_INLINE void remove_flat_folder(const char* path) {
 
 namespace lora::io {
 
-LORA_INLINE Unfinished::Unfinished(const std::filesystem::path& path) {
+LORA_INLINE Unfinished::Unfinished(const Path& path) {
   detail::UnfinishedName name{};
   const std::string& text = path.native();
   if (text.size() >= sizeof name.path) return;

@@ -25,7 +25,7 @@ struct StoredTensor {
 };
 
 /// Whether two tensors have the same type, shape and bytes. Pages of their files that this reads are given back, so
-/// that few are resident at once, and none afterwards: a forecast of memory counts those that are.
+/// that few are resident at once, and none afterward: a forecast of memory counts those that are.
 inline bool is_same(const StoredTensor& a, const StoredTensor& b) {
   if (a.dtype != b.dtype || a.shape != b.shape || a.bytes.size() != b.bytes.size()) return false;
   constexpr std::size_t piece = std::size_t{1} << 20;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
+#include "lora/io/path.hpp"
 #include "lora/io/tensor_file.hpp"
 
 namespace lora::io {
@@ -18,7 +19,7 @@ namespace lora::io {
 class TensorOrder {
  public:
   /// `file` names it in errors. Throws   FormatError for a name that is declared twice
-  TensorOrder(std::filesystem::path file, std::vector<TensorDeclaration> tensors);
+  TensorOrder(Path file, std::vector<TensorDeclaration> tensors);
 
   const std::vector<TensorDeclaration>& tensors() const { return tensors_; }
 
@@ -37,7 +38,7 @@ class TensorOrder {
   /// Goes to the next tensor that has any bytes.
   void skip_empty();
 
-  std::filesystem::path file_;
+  Path file_;
   std::vector<TensorDeclaration> tensors_;
   std::size_t next_ = 0;  // the first tensor that is not complete
   std::size_t left_ = 0;  // bytes that it still lacks

@@ -5,7 +5,7 @@
 
 namespace lora::io {
 
-LORA_INLINE TensorOrder::TensorOrder(std::filesystem::path file, std::vector<TensorDeclaration> tensors)
+LORA_INLINE TensorOrder::TensorOrder(Path file, std::vector<TensorDeclaration> tensors)
     : file_(std::move(file)), tensors_(std::move(tensors)) {
   std::vector<std::string_view> names;
   for (const TensorDeclaration& tensor : tensors_) names.push_back(tensor.name);

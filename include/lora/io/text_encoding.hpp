@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "lora/core/error.hpp"
+#include "lora/io/path.hpp"
 
 namespace lora::io {
 
@@ -18,7 +19,7 @@ std::string_view wide_encoding_within(std::string_view text);
 
 /// Throws   FormatError for a text in UTF-16 or UTF-32, as some editors and shells write it. `is_utf8`: false where it
 ///          is known that it is none
-void refuse_wide_text(const std::filesystem::path& path, std::string_view text, bool is_utf8 = true);
+void refuse_wide_text(const Path& path, std::string_view text, bool is_utf8 = true);
 
 }  // namespace lora::io
 

@@ -40,7 +40,7 @@ LORA_INLINE std::string_view wide_encoding_within(std::string_view text) {
   return zeros > 0 ? "" : little > big ? "UTF-16LE" : "UTF-16BE";
 }
 
-LORA_INLINE void refuse_wide_text(const std::filesystem::path& path, std::string_view text, bool is_utf8) {
+LORA_INLINE void refuse_wide_text(const Path& path, std::string_view text, bool is_utf8) {
   std::string_view encoding = wide_encoding(text);
   if (encoding.empty() && !is_utf8) encoding = wide_encoding_within(text);
   if (!encoding.empty())

@@ -19,6 +19,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/io/mapped_file.hpp"
+#include "lora/io/path.hpp"
 #include "lora/io/scratch_file.hpp"
 
 namespace lora::io {
@@ -116,13 +117,13 @@ inline void unpack_zstd(const MappedFile& packed, const std::string& name, Unpac
 
 /// The content of a file, mapped. What is compressed with gzip or Zstandard is unpacked to a temporary file first.
 /// Throws   IoError; FormatError for a damaged file and for one that the build has no library for
-std::shared_ptr<const MappedFile> map_unpacked(const std::filesystem::path& path);
+std::shared_ptr<const MappedFile> map_unpacked(const Path& path);
 
 /// The extension of a path in lower case.
-std::string lower_extension(const std::filesystem::path& path);
+std::string lower_extension(const Path& path);
 
-/// The name of what a data file holds: without .gz or .zst, or how else these are spelt.
-std::filesystem::path unpacked_name(std::filesystem::path path);
+/// The name of what a data file holds: without .gz or .zst, or how else these are spelled.
+Path unpacked_name(Path path);
 
 }  // namespace lora::io
 

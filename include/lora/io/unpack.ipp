@@ -44,7 +44,7 @@ LORA_INLINE void fail_cut_short(const std::string& name) {
 
 namespace lora::io {
 
-LORA_INLINE std::shared_ptr<const MappedFile> map_unpacked(const std::filesystem::path& path) {
+LORA_INLINE std::shared_ptr<const MappedFile> map_unpacked(const Path& path) {
   auto mapped = std::make_shared<const MappedFile>(path);
   const Packing packing = packing_of(
       {reinterpret_cast<const char*>(mapped->bytes().data()), std::min<std::size_t>(mapped->bytes().size(), 4)});
@@ -66,11 +66,9 @@ LORA_INLINE std::shared_ptr<const MappedFile> map_unpacked(const std::filesystem
   return std::make_shared<const MappedFile>(content.file(), path);
 }
 
-LORA_INLINE std::string lower_extension(const std::filesystem::path& path) {
-  return ascii_lower(path.extension().native());
-}
+LORA_INLINE std::string lower_extension(const Path& path) { return ascii_lower(path.extension().native()); }
 
-LORA_INLINE std::filesystem::path unpacked_name(std::filesystem::path path) {
+LORA_INLINE Path unpacked_name(Path path) {
   const std::string packed = lower_extension(path);
   const bool is_packed = packed == ".gz" || packed == ".gzip" || packed == ".zst" || packed == ".zstd";
   return is_packed ? path.replace_extension() : path;

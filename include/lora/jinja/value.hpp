@@ -134,7 +134,7 @@ struct Sequence {
 
   Sequence(Meter* meter, Form made, std::vector<Value> values);
 
-  /// What an iteration goes over; a stream is empty afterwards.
+  /// What an iteration goes over; a stream is empty afterward.
   std::vector<Value> take_all();
 
   Form form;

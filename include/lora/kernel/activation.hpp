@@ -32,7 +32,7 @@ template <class D, class T>
 void gated_unit(D& dev, Gate gate, View<D, const T> gate_up, OutView<D, T> y) {
   static_assert(HasGatedUnit<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("gated_unit", "gate_up", gate_up, y.rows(), 2 * y.cols());
-  const Span span(dev, "activation", "gated_unit", 0, bytes_of(gate_up, y));
+  const ProfileScope span(dev, "activation", "gated_unit", 0, bytes_of(gate_up, y));
   GatedUnit<D>::run(dev, gate, gate_up, y);
 }
 
@@ -47,7 +47,7 @@ void gated_unit_backward(D& dev, Gate gate, View<D, const T> gate_up, ConstView<
   expect_shape("gated_unit_backward", "gate_up", gate_up, dy.rows(), 2 * dy.cols());
   expect_shape("gated_unit_backward", "d_gate_up", d_gate_up, dy.rows(), 2 * dy.cols());
   if (!y.empty()) expect_shape("gated_unit_backward", "y", y, dy.rows(), dy.cols());
-  const Span span(dev, "activation", "gated_unit_backward", 0, bytes_of(gate_up, dy, d_gate_up, y));
+  const ProfileScope span(dev, "activation", "gated_unit_backward", 0, bytes_of(gate_up, dy, d_gate_up, y));
   GatedUnit<D>::backward(dev, gate, gate_up, dy, d_gate_up, y);
 }
 

@@ -123,10 +123,10 @@ namespace detail {
 
 /// A forward pass is 2 products, a backward pass 5.
 template <class D>
-Span<D> attention_span(D& dev, std::string_view name, const AttentionShape& shape, int products,
-                       std::span<const Segment> queries, std::span<const Segment> keys, double bytes) {
+ProfileScope<D> attention_span(D& dev, std::string_view name, const AttentionShape& shape, int products,
+                               std::span<const Segment> queries, std::span<const Segment> keys, double bytes) {
   const double pairs = dev.profile() == nullptr ? 0 : visible_pairs(queries, keys, shape.window);
-  return Span(dev, "attention", name, 2 * products * count_of(shape.heads, shape.width) * pairs, bytes);
+  return ProfileScope(dev, "attention", name, 2 * products * count_of(shape.heads, shape.width) * pairs, bytes);
 }
 
 }  // namespace detail
@@ -148,7 +148,7 @@ void attention(D& dev, const AttentionShape& shape, View<D, const T> q, ConstVie
   detail::check_attention("attention", shape, q, k, queries, keys);
   expect_shape("attention", "v", v, k.rows(), k.cols());
   expect_shape("attention", "out", out, q.rows(), q.cols());
-  const Span span = detail::attention_span(dev, "attention", shape, 2, queries, keys, bytes_of(q, k, v, out));
+  const ProfileScope span = detail::attention_span(dev, "attention", shape, 2, queries, keys, bytes_of(q, k, v, out));
   Attention<D>::run(dev, shape, q, k, v, queries, keys, out, saved);
 }
 
@@ -168,8 +168,8 @@ void attention_backward(D& dev, const AttentionShape& shape, View<D, const T> q,
   expect_shape("attention_backward", "dq", dq, q.rows(), q.cols());
   expect_shape("attention_backward", "dk", dk, k.rows(), k.cols());
   expect_shape("attention_backward", "dv", dv, k.rows(), k.cols());
-  const Span span = detail::attention_span(dev, "attention_backward", shape, 5, segments, segments,
-                                           bytes_of(q, k, v, out, dout, dq, dk, dv));
+  const ProfileScope span = detail::attention_span(dev, "attention_backward", shape, 5, segments, segments,
+                                                   bytes_of(q, k, v, out, dout, dq, dk, dv));
   Attention<D>::backward(dev, shape, q, k, v, out, segments, saved, dout, dq, dk, dv);
 }
 

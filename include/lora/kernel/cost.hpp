@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "lora/tensor/span.hpp"
+#include "lora/tensor/profile_scope.hpp"
 #include "lora/tensor/view.hpp"
 
 namespace lora::kernel {

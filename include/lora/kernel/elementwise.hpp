@@ -58,7 +58,7 @@ concept HasElementwise =
 /// y = value everywhere.
 template <class D, class T>
 void fill(D& dev, View<D, T> y, double value) {
-  const Span span(dev, "elementwise", "fill", 0, bytes_of(y));
+  const ProfileScope span(dev, "elementwise", "fill", 0, bytes_of(y));
   Elementwise<D>::fill(dev, y, value);
 }
 
@@ -66,7 +66,7 @@ void fill(D& dev, View<D, T> y, double value) {
 template <class D, class From, class To>
 void convert(D& dev, View<D, From> x, View<D, To> y, double scale = 1, bool accumulate = false) {
   expect_shape("convert", "y", y, x.rows(), x.cols());
-  const Span span(dev, "elementwise", "convert", 0, bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
+  const ProfileScope span(dev, "elementwise", "convert", 0, bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
   Elementwise<D>::convert(dev, View<D, const From>(x), y, scale, accumulate);
 }
 
@@ -74,7 +74,7 @@ void convert(D& dev, View<D, From> x, View<D, To> y, double scale = 1, bool accu
 template <class D, class T>
 void add_bias(D& dev, ConstView<D, Accum<T>> bias, View<D, T> y) {
   expect_shape("add_bias", "bias", bias, 1, y.cols());
-  const Span span(dev, "elementwise", "add_bias", 0, 2 * bytes_of(y));
+  const ProfileScope span(dev, "elementwise", "add_bias", 0, 2 * bytes_of(y));
   Elementwise<D>::add_bias(dev, bias, y);
 }
 
@@ -84,7 +84,7 @@ void gather_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, O
   expect_shape("gather_rows", "index", index, 1, y.rows());
   expect_shape("gather_rows", "y", y, y.rows(), x.cols());
   expect_indices("gather_rows", "index", index, x.rows());
-  const Span span(dev, "elementwise", "gather_rows", 0, 2 * bytes_of(y));
+  const ProfileScope span(dev, "elementwise", "gather_rows", 0, 2 * bytes_of(y));
   Elementwise<D>::gather_rows(dev, x, index, y);
 }
 
@@ -94,7 +94,7 @@ void scatter_rows(D& dev, View<D, const T> x, ConstView<D, std::int32_t> index, 
   expect_shape("scatter_rows", "index", index, 1, x.rows());
   expect_shape("scatter_rows", "x", x, x.rows(), y.cols());
   expect_indices("scatter_rows", "index", index, y.rows());
-  const Span span(dev, "elementwise", "scatter_rows", 0, 2 * bytes_of(x));
+  const ProfileScope span(dev, "elementwise", "scatter_rows", 0, 2 * bytes_of(x));
   Elementwise<D>::scatter_rows(dev, x, index, y);
 }
 
@@ -116,7 +116,7 @@ void dropout(D& dev, const DropoutMask<D>& mask, View<D, const T> x, OutView<D, 
   expect_shape("dropout", "sequence_index", mask.sequence_index, 1, x.rows());
   expect_shape("dropout", "positions", mask.positions, 1, x.rows());
   expect_shape("dropout", "y", y, x.rows(), x.cols());
-  const Span span(dev, "elementwise", "dropout", 0, bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
+  const ProfileScope span(dev, "elementwise", "dropout", 0, bytes_of(x, y) + (accumulate ? bytes_of(y) : 0));
   Elementwise<D>::dropout(dev, mask, x, y, accumulate);
 }
 

@@ -39,7 +39,7 @@ void embedding(D& dev, const StoredView<D>& table, ConstView<D, std::int32_t> to
   expect_shape("embedding", "tokens", tokens, 1, y.rows());
   expect_shape("embedding", "y", y, y.rows(), table.cols());
   expect_indices("embedding", "token", tokens, table.rows());
-  const Span span(dev, "embedding", "embedding", 0, bytes_of(y) + count_of(y.rows(), table.row_bytes()));
+  const ProfileScope span(dev, "embedding", "embedding", 0, bytes_of(y) + count_of(y.rows(), table.row_bytes()));
   Embedding<D>::run(dev, table, tokens, y);
 }
 
@@ -53,7 +53,7 @@ void embedding_backward(D& dev, ConstView<D, std::int32_t> tokens, View<D, const
   expect_shape("embedding_backward", "tokens", tokens, 1, dy.rows());
   expect_shape("embedding_backward", "dtable", dtable, dtable.rows(), dy.cols());
   expect_indices("embedding_backward", "token", tokens, dtable.rows());
-  const Span span(dev, "embedding", "embedding_backward", 0, 3 * bytes_of(dy));
+  const ProfileScope span(dev, "embedding", "embedding_backward", 0, 3 * bytes_of(dy));
   Embedding<D>::backward(dev, tokens, dy, dtable);
 }
 
@@ -70,7 +70,7 @@ void embedding_noise(D& dev, const EmbeddingNoise& rule, std::span<const Segment
     if (segments[b].parent >= 0)
       fail<ConfigError>("[embedding_noise] segment ", b, " goes on from segment ", segments[b].parent,
                         "; noise is a whole sequence's");
-  const Span span(dev, "embedding", "embedding_noise", 0, 2 * bytes_of(y));
+  const ProfileScope span(dev, "embedding", "embedding_noise", 0, 2 * bytes_of(y));
   Embedding<D>::noise(dev, rule, segments, sequence_index, positions, y);
 }
 

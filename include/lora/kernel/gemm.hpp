@@ -69,7 +69,7 @@ void gemm(D& dev, Form form, View<D, const T> a, View<D, const T> b, View<D, Out
   static_assert(HasGemm<D, T>, "include lora/<backend>/kernels.hpp");
   static_assert(std::same_as<Out, T> || std::same_as<Out, Accum<T>>, "c holds T or Accum<T>, and is not const");
   const double flops = detail::check_product("gemm", ProductTerm<D, T>{form, a, b}, c);
-  const Span span(dev, "gemm", "gemm", flops, bytes_of(a, b, c) + (accumulate ? bytes_of(c) : 0));
+  const ProfileScope span(dev, "gemm", "gemm", flops, bytes_of(a, b, c) + (accumulate ? bytes_of(c) : 0));
   Gemm<D>::run(dev, form, a, b, c, alpha, accumulate);
 }
 
@@ -98,7 +98,7 @@ void sum_of_products(D& dev, ProductTerms<D, T> terms, ConstView<D, Accum<T>> bi
     bytes += bytes_of(term.a, term.b);
   }
   if (!bias.empty()) expect_shape("sum_of_products", "bias", bias, 1, c.cols());
-  const Span span(dev, "gemm", "sum_of_products", flops, bytes);
+  const ProfileScope span(dev, "gemm", "sum_of_products", flops, bytes);
   Gemm<D>::sum(dev, terms, bias, c, accumulate);
 }
 

@@ -51,7 +51,7 @@ void softmax_block(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_
   if (!e.empty() || !rounded.empty()) expect_shape("softmax_block", "e", e, logits.rows(), logits.cols());
   if (!rounded.empty()) expect_shape("softmax_block", "rounded", rounded, 1, logits.rows());
   if (!sums.empty()) expect_shape("softmax_block", "sums", sums, logits.rows(), sums.cols());
-  const Span span(dev, "loss", "softmax_block", 0, bytes_of(logits, e));
+  const ProfileScope span(dev, "loss", "softmax_block", 0, bytes_of(logits, e));
   Softmax<D>::block(dev, logits, labels, first, top, others, target, e, rounded, sums, cap);
 }
 
@@ -64,7 +64,7 @@ void softmax_finish(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>> o
   expect_shape("softmax_finish", "others", others, 1, top.cols());
   expect_shape("softmax_finish", "target", target, 1, top.cols());
   expect_shape("softmax_finish", "loss", loss, 1, top.cols());
-  const Span span(dev, "loss", "softmax_finish", 0, 2 * bytes_of(top, others));
+  const ProfileScope span(dev, "loss", "softmax_finish", 0, 2 * bytes_of(top, others));
   Softmax<D>::finish(dev, top, others, target, loss);
 }
 
@@ -81,7 +81,7 @@ void softmax_gradient(D& dev, ConstView<D, Accum<T>> top, ConstView<D, Accum<T>>
   expect_shape("softmax_gradient", "rounded", rounded, 1, dx.rows());
   expect_shape("softmax_gradient", "w_label", w_label, dx.rows(), dx.cols());
   expect_shape("softmax_gradient", "sums", sums, dx.rows(), dx.cols());
-  const Span span(dev, "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
+  const ProfileScope span(dev, "loss", "softmax_gradient", 0, bytes_of(w_label, sums, dx));
   Softmax<D>::gradient(dev, top, others, target, rounded, w_label, scale, sums, dx, cap);
 }
 
@@ -100,7 +100,7 @@ void softmax_logit_gradient(D& dev, ConstView<D, Accum<T>> logits, ConstView<D, 
   expect_shape("softmax_logit_gradient", "others", others, 1, logits.rows());
   expect_shape("softmax_logit_gradient", "target", target, 1, logits.rows());
   expect_shape("softmax_logit_gradient", "dl", dl, logits.rows(), logits.cols());
-  const Span span(dev, "loss", "softmax_logit_gradient", 0, bytes_of(logits, dl));
+  const ProfileScope span(dev, "loss", "softmax_logit_gradient", 0, bytes_of(logits, dl));
   Softmax<D>::logit_gradient(dev, logits, labels, first, top, others, target, scale, dl, cap);
 }
 
@@ -131,7 +131,7 @@ void cross_entropy(D& dev, OutView<D, Accum<T>> logits, ConstView<D, std::int32_
   if (!target.empty()) expect_shape("cross_entropy", "target", target, 1, logits.rows());
   if (!top.empty()) expect_shape("cross_entropy", "top", top, 1, logits.rows());
   if (!d_logits.empty()) expect_shape("cross_entropy", "d_logits", d_logits, logits.rows(), logits.cols());
-  const Span span(dev, "loss", "cross_entropy", 0, bytes_of(logits, d_logits));
+  const ProfileScope span(dev, "loss", "cross_entropy", 0, bytes_of(logits, d_logits));
   CrossEntropy<D>::run(dev, logits, labels, scale, loss, target, top, d_logits);
 }
 

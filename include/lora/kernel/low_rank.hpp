@@ -70,7 +70,7 @@ void low_rank_backward(D& dev, View<D, const T> h, LowRankTerms<D, T> terms, Out
   expect_shape("low_rank_backward", "h", h, h.rows(), rank);
   expect_shape("low_rank_backward", "dh", dh, h.rows(), rank);
   const auto [flops, bytes] = detail::cost_of<D, T>(terms);
-  const Span span(dev, "low-rank", "low_rank_backward", flops, bytes + bytes_of(h, dh));
+  const ProfileScope span(dev, "low-rank", "low_rank_backward", flops, bytes + bytes_of(h, dh));
   if (rank > 0) LowRank<D>::backward(dev, h, terms, dh);
 }
 
@@ -87,8 +87,8 @@ void low_rank_gradients(D& dev, View<D, const T> x, ConstView<D, T> a, OutView<D
   expect_shape("low_rank_gradients", "a", a, rank, x.cols());
   expect_shape("low_rank_gradients", "da", da, rank, x.cols());
   const auto [flops, bytes] = detail::cost_of<D, T>(terms);
-  const Span span(dev, "low-rank", "low_rank_gradients", flops + 4 * count_of(x.rows(), rank, x.cols()),
-                  bytes + bytes_of(x, a, da, da));
+  const ProfileScope span(dev, "low-rank", "low_rank_gradients", flops + 4 * count_of(x.rows(), rank, x.cols()),
+                          bytes + bytes_of(x, a, da, da));
   if (rank > 0) LowRank<D>::gradients(dev, x, a, da, terms);
 }
 

@@ -31,7 +31,7 @@ void rms_norm(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight, double 
   expect_shape("rms_norm", "y", y, x.rows(), x.cols());
   if (!rstd.empty()) expect_shape("rms_norm", "rstd", rstd, x.rows(), x.cols() / weight.cols());
   if (!copy.empty()) expect_shape("rms_norm", "copy", copy, x.rows(), x.cols());
-  const Span span(dev, "norm", "rms_norm", 0, bytes_of(x, y, copy));
+  const ProfileScope span(dev, "norm", "rms_norm", 0, bytes_of(x, y, copy));
   RmsNorm<D>::run(dev, x, weight, offset, eps, y, rstd, copy);
 }
 
@@ -51,7 +51,8 @@ void rms_norm_backward(D& dev, View<D, const T> x, ConstView<D, Accum<T>> weight
   expect_shape("rms_norm_backward", "dy", dy, x.rows(), x.cols());
   expect_shape("rms_norm_backward", "dx", dx, x.rows(), x.cols());
   if (!y.empty()) expect_shape("rms_norm_backward", "y", y, x.rows(), x.cols());
-  const Span span(dev, "norm", "rms_norm_backward", 0, bytes_of(x, dy, dx, y) + (accumulate ? bytes_of(dx) : 0));
+  const ProfileScope span(dev, "norm", "rms_norm_backward", 0,
+                          bytes_of(x, dy, dx, y) + (accumulate ? bytes_of(dx) : 0));
   RmsNorm<D>::backward(dev, x, weight, offset, rstd, dy, dx, accumulate, y, eps);
 }
 
@@ -75,7 +76,7 @@ void rms_norm_weight_gradient(D& dev, View<D, const T> x, ConstView<D, Accum<T>>
   expect_shape("rms_norm_weight_gradient", "rstd", rstd, x.rows(), x.cols() / dw.cols());
   expect_shape("rms_norm_weight_gradient", "dy", dy, x.rows(), x.cols());
   expect_shape("rms_norm_weight_gradient", "dw", dw, 1, dw.cols());
-  const Span span(dev, "norm", "rms_norm_weight_gradient", 0, bytes_of(x, dy));
+  const ProfileScope span(dev, "norm", "rms_norm_weight_gradient", 0, bytes_of(x, dy));
   RmsNorm<D>::weight_gradient(dev, x, rstd, dy, dw);
 }
 

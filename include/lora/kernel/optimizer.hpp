@@ -36,7 +36,7 @@ void adamw(D& dev, const AdamWStep& step, ConstView<D, Accum<T>> grad, OutView<D
   expect_shape("adamw", "grad", grad, value.rows(), value.cols());
   expect_shape("adamw", "m", m, value.rows(), value.cols());
   expect_shape("adamw", "v", v, value.rows(), value.cols());
-  const Span span(dev, "optimizer", "adamw", 0, bytes_of(grad) + 2 * bytes_of(value, m, v));
+  const ProfileScope span(dev, "optimizer", "adamw", 0, bytes_of(grad) + 2 * bytes_of(value, m, v));
   AdamW<D>::run(dev, step, grad, value, m, v);
 }
 

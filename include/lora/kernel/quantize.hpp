@@ -16,13 +16,13 @@ concept HasQuantize = requires(D& dev, StoredView<D> w, View<D, T> y, View<D, Ac
   Quantize<D>::decode_with_update(dev, w, View<D, const Accum<T>>(wide), View<D, const Accum<T>>(wide), wide);
 };
 
-/// y = w decoded to T: copied, converted, or its blocks dequantised and rounded to T once.
+/// y = w decoded to T: copied, converted, or its blocks dequantized and rounded to T once.
 /// Shapes   w, y (O, I)
 template <class D, class T>
 void decode(D& dev, const StoredView<D>& w, View<D, T> y) {
   static_assert(HasQuantize<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("decode", "y", y, w.rows(), w.cols());
-  const Span span(dev, "quantize", "decode", 0, bytes_of(y) + static_cast<double>(w.bytes()));
+  const ProfileScope span(dev, "quantize", "decode", 0, bytes_of(y) + static_cast<double>(w.bytes()));
   Quantize<D>::decode(dev, w, y);
 }
 
@@ -37,8 +37,8 @@ void decode_with_update(D& dev, const StoredView<D>& w, ConstView<D, A> b, Const
   expect_shape("decode_with_update", "y", y, w.rows(), w.cols());
   expect_shape("decode_with_update", "b", b, a.rows(), w.rows());
   expect_shape("decode_with_update", "a", a, a.rows(), w.cols());
-  const Span span(dev, "quantize", "decode_with_update", 2 * count_of(w.rows(), w.cols(), a.rows()),
-                  bytes_of(y, a, b) + static_cast<double>(w.bytes()));
+  const ProfileScope span(dev, "quantize", "decode_with_update", 2 * count_of(w.rows(), w.cols(), a.rows()),
+                          bytes_of(y, a, b) + static_cast<double>(w.bytes()));
   Quantize<D>::decode_with_update(dev, w, b, a, y);
 }
 

@@ -25,7 +25,7 @@ template <class D, class T>
 void block_sums_of_squares(D& dev, View<D, T> x, OutView<D, typename D::Sum> out) {
   expect_shape("block_sums_of_squares", "x", x, 1, x.size());
   expect_shape("block_sums_of_squares", "out", out, 1, (x.cols() + sum_block - 1) / sum_block);
-  const Span span(dev, "reduce", "block_sums_of_squares", 0, bytes_of(x));
+  const ProfileScope span(dev, "reduce", "block_sums_of_squares", 0, bytes_of(x));
   Reduce<D>::block_sums_of_squares(dev, View<D, const T>(x), out);
 }
 
@@ -33,7 +33,7 @@ void block_sums_of_squares(D& dev, View<D, T> x, OutView<D, typename D::Sum> out
 template <class D, class T>
 void sum(D& dev, View<D, T> x, OutView<D, typename D::Sum> out) {
   expect_shape("sum", "out", out, 1, 1);
-  const Span span(dev, "reduce", "sum", 0, bytes_of(x));
+  const ProfileScope span(dev, "reduce", "sum", 0, bytes_of(x));
   Reduce<D>::sum(dev, View<D, const T>(x), out);
 }
 
@@ -43,7 +43,7 @@ template <class D, class T>
 void column_sums(D& dev, View<D, const T> x, OutView<D, Accum<T>> out) {
   static_assert(HasReduce<D, T>, "include lora/<backend>/kernels.hpp");
   expect_shape("column_sums", "out", out, 1, x.cols());
-  const Span span(dev, "reduce", "column_sums", 0, bytes_of(x));
+  const ProfileScope span(dev, "reduce", "column_sums", 0, bytes_of(x));
   Reduce<D>::column_sums(dev, x, out);
 }
 

@@ -32,7 +32,7 @@ void rope(D& dev, View<D, const T> x, ConstView<D, Accum<T>> cos, ConstView<D, A
   expect_shape("rope", "positions", positions, 1, x.rows());
   expect_indices("rope", "position", positions, cos.rows());
   expect_shape("rope", "y", y, x.rows(), x.cols());
-  const Span span(dev, "rope", rotation == Rotation::forward ? "rope" : "rope_backward", 0, bytes_of(x, y));
+  const ProfileScope span(dev, "rope", rotation == Rotation::forward ? "rope" : "rope_backward", 0, bytes_of(x, y));
   Rope<D>::run(dev, x, cos, sin, positions, rotation, y);
 }
 

@@ -46,7 +46,7 @@ void row_products(D& dev, View<D, const T> x, RowProductTerms<D, Accum<T>> terms
     flops += 2 * count_of(x.rows(), w.rows(), w.cols());
     bytes += static_cast<double>(w.bytes()) + (accumulate ? 2 : 1) * bytes_of(y);
   }
-  const Span span(dev, "gemm", "row_product", flops, bytes);
+  const ProfileScope span(dev, "gemm", "row_product", flops, bytes);
   RowProduct<D>::run(dev, x, terms, accumulate);
 }
 

@@ -17,7 +17,7 @@ concept HasSoftCap = requires(D& dev, View<D, Accum<T>> x) { SoftCap<D>::run(dev
 template <class T, class D>
 void soft_cap(D& dev, View<D, Accum<T>> x, double cap) {
   static_assert(HasSoftCap<D, T>, "include lora/<backend>/kernels.hpp");
-  const Span span(dev, "loss", "soft_cap", 0, 2 * bytes_of(x));
+  const ProfileScope span(dev, "loss", "soft_cap", 0, 2 * bytes_of(x));
   SoftCap<D>::run(dev, x, cap);
 }
 

@@ -35,12 +35,12 @@ constexpr std::string_view tied_head = "lm_head.weight";
 struct AdapterFiles {
   AdapterConfig config;
   io::Safetensors tensors;
-  std::filesystem::path folder;
+  io::Path folder;
 };
 
 /// Opens adapter_config.json and adapter_model.safetensors. What regular expressions choose as modules is taken from
 /// what the tensors show.
-AdapterFiles open_adapter(const std::filesystem::path& folder);
+AdapterFiles open_adapter(const io::Path& folder);
 
 namespace detail {
 
@@ -101,9 +101,9 @@ void for_each_saved(Model& model, F&& f) {
 
 /// Writes adapter_config.json and adapter_model.safetensors (float32) into a folder that exists. `model` is a Decoder
 /// with an adapter attached.
-/// Throws   NonFiniteError, before anything is written, for an adapter that a step has spoilt
+/// Throws   NonFiniteError, before anything is written, for an adapter that a step has spoiled
 template <class D, class Model>
-void save_adapter(D& dev, Model& model, const std::filesystem::path& folder) {
+void save_adapter(D& dev, Model& model, const io::Path& folder) {
   using Accumulated = typename Model::Accumulated;
   static_assert(std::same_as<Accumulated, float>, "adapters are saved as float32");
   struct Item {

@@ -7,7 +7,7 @@
 
 namespace lora::model {
 
-LORA_INLINE AdapterFiles open_adapter(const std::filesystem::path& folder) {
+LORA_INLINE AdapterFiles open_adapter(const io::Path& folder) {
   const auto config_file = folder / "adapter_config.json";
   AdapterConfig config = parse_adapter_config(io::read_json(config_file), config_file.native());
   std::error_code ignored;

@@ -63,7 +63,7 @@ LORA_INLINE void refuse_variants(const io::JsonView& json) {
                                        // with some of their values
                                        "bias", "init_lora_weights"};
   constexpr std::string_view silent[] = {"task_type", "auto_mapping", "revision", "inference_mode", "peft_version",
-                                         // of an initialisation, which init_lora_weights names
+                                         // of an initialization, which init_lora_weights names
                                          "loftq_config", "eva_config",
                                          // of variants, which fields of their own switch on
                                          "megatron_core", "qalora_group_size"};

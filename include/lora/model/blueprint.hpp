@@ -47,7 +47,7 @@ DType dtype_on_device(const TensorInfo& info, DType stored) {
   if constexpr (D::reads_host_memory) {
     return stored;
   } else {
-    const bool stays = block_elements(stored) > 1 ? stays_quantised<D>(info, stored) : D::decodes(stored);
+    const bool stays = block_elements(stored) > 1 ? stays_quantized<D>(info, stored) : D::decodes(stored);
     return stays ? stored : dtype_of<T>;
   }
 }
@@ -78,25 +78,25 @@ DecoderShape shape_of(const Blueprint& blueprint, const Trained& trains = {}, In
 kernel::PassExtents extents_of(const DecoderShape& shape, Index rows, bool trees = false);
 
 /// What Decoder::train_micro_batch takes of the arena.
-/// Shapes   N `rows`, of which n `labelled`
+/// Shapes   N `rows`, of which n `labeled`
 template <AnyDevice D, class T>
-nn::Footprint training_footprint(const nn::Machine& machine, const DecoderShape& shape, Index rows, Index labelled) {
-  const nn::PassShape pass{machine, rows, true, labelled};
+nn::Footprint training_footprint(const nn::Machine& machine, const DecoderShape& shape, Index rows, Index labeled) {
+  const nn::PassShape pass{machine, rows, true, labeled};
   nn::Footprint result = nn::Stack<D, T>::footprint(pass, shape.stack, nn::Keep::all, shape.embedding_trains);
-  result.scratch = std::max(result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, labelled, true));
-  result.scratch += nn::Pass<D, T>::footprint(pass, labelled) + 2 * pass.rows_of<T>(shape.stack.width);
+  result.scratch = std::max(result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, labeled, true));
+  result.scratch += nn::Pass<D, T>::footprint(pass, labeled) + 2 * pass.rows_of<T>(shape.stack.width);
   return result;
 }
 
 /// What Decoder::evaluate does.
 /// Shapes   as above
 template <AnyDevice D, class T>
-nn::Footprint evaluation_footprint(const nn::Machine& machine, const DecoderShape& shape, Index rows, Index labelled) {
-  const nn::PassShape pass{machine, rows, false, labelled};
+nn::Footprint evaluation_footprint(const nn::Machine& machine, const DecoderShape& shape, Index rows, Index labeled) {
+  const nn::PassShape pass{machine, rows, false, labeled};
   nn::Footprint result = nn::Stack<D, T>::footprint(pass, shape.stack, nn::Keep::nothing);
-  const Index scored = nn::largest_row_tile(labelled, machine.tiling.head_rows);
+  const Index scored = nn::largest_row_tile(labeled, machine.tiling.head_rows);
   result.scratch = std::max(result.scratch, nn::Objective<D, T>::footprint(machine, shape.head, scored, false));
-  result.scratch += nn::Pass<D, T>::footprint(pass, labelled) + pass.rows_of<T>(shape.stack.width);
+  result.scratch += nn::Pass<D, T>::footprint(pass, labeled) + pass.rows_of<T>(shape.stack.width);
   return result;
 }
 

@@ -8,7 +8,7 @@
 
 namespace lora::model::detail {
 
-/// Llama 3.1's scaling, which GGUF keeps as the tensor rope_freqs.weight: recognised, so that a config.json can be
+/// Llama 3.1's scaling, which GGUF keeps as the tensor rope_freqs.weight: recognized, so that a config.json can be
 /// written.
 LORA_INLINE void recognise_llama3(nn::RopeConfig& rope, Index width) {
   const auto factors = std::move(rope.frequency_factors);

@@ -106,14 +106,14 @@ class Decoder {
     if (trains) stack_.visit_backward(dev, embedding_.table.trains(), hook);
   }
 
-  /// Adds the gradients of scale · Σ −log p of the labelled rows to the parameters, and Σ −log p to `loss_sum` (1).
+  /// Adds the gradients of scale · Σ −log p of the labeled rows to the parameters, and Σ −log p to `loss_sum` (1).
   /// A batch without labels does nothing. Waits for nothing. `hook`, if it is not null, is told of each layer's
   /// gradient as it is formed; those of the final norm, the head and the embedding are whole at the end alone. Throws
   /// FormatError for tokens and labels that are not in the vocabulary, ShapeError as Pass
   void train_micro_batch(D& dev, const nn::Batch& batch, double scale, std::uint64_t random_key,
                          View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook = nullptr);
 
-  /// The loss of the labelled rows, without any gradient, until *stop is no longer 0, which is looked at before each
+  /// The loss of the labeled rows, without any gradient, until *stop is no longer 0, which is looked at before each
   /// layer and each part of the head's rows. `losses`, if it is not null, gets −log p of each of them. Errors as those
   /// of train_micro_batch.
   Evaluation evaluate(D& dev, const nn::Batch& batch, const std::atomic<int>* stop = nullptr,
@@ -169,7 +169,7 @@ class Decoder {
   // Of what belongs to no layer, where ranks share out what trains.
   nn::LayerHandle<D> use_apart(D& dev, Index layer, std::string_view phase_name) const {
     if (shared_ == nullptr) return nn::LayerHandle<D>(nullptr, dev, layer, -1);
-    const Span phase(dev, Profile::Kind::phase, phase_name);
+    const ProfileScope phase(dev, Profile::Kind::phase, phase_name);
     return nn::LayerHandle<D>(shared_.get(), dev, layer, -1);
   }
   Index head_layer() const { return config_.tie_word_embeddings ? nn::before_layers : nn::behind_layers; }
@@ -201,7 +201,7 @@ class Decoder {
 
   void embed(D& dev, const nn::Pass<D, T>& pass, View<D, T> x) const {
     const auto table = use_apart(dev, nn::before_layers, "forward");
-    const Span phase(dev, Profile::Kind::phase, "forward");
+    const ProfileScope phase(dev, Profile::Kind::phase, "forward");
     embedding_.forward(dev, pass, x);
   }
 
@@ -359,7 +359,7 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double sca
                                       View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook) {
   if (!has_labels(batch)) return pass_without_batch(dev, true, hook);
   nn::Pass<D, T> pass(dev, batch, random_key);
-  pass.want_labelled();
+  pass.want_labeled();
   reach(dev, pass.max_position());
   const Index n = pass.count(), e = config_.hidden_size;
   [[maybe_unused]] const std::size_t mark = dev.arena().mark();
@@ -371,12 +371,12 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double sca
   stack_.forward(dev, pass, View<D, const T>(d_hidden), hidden, saved, nn::Keep::all, embedding_.table.trains());
   {
     const auto head = use_apart(dev, head_layer(), "head");
-    objective().loss(dev, View<D, const T>(hidden), {pass.labelled(), pass.labels()}, scale, d_hidden,
+    objective().loss(dev, View<D, const T>(hidden), {pass.labeled(), pass.labels()}, scale, d_hidden,
                      [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
   }
   stack_.backward(dev, pass, saved, d_hidden, hook);
   {
-    const Span phase(dev, Profile::Kind::phase, "backward");
+    const ProfileScope phase(dev, Profile::Kind::phase, "backward");
     embedding_.backward(dev, pass, d_hidden);
   }
   LORA_ASSERT(dev.arena().mark() == mark);  // else memory is lost, but nothing is computed otherwise
@@ -392,7 +392,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
   }
   nn::Pass<D, T> pass(dev, batch);
   reach(dev, pass.max_position());
-  pass.want_labelled();
+  pass.want_labeled();
   pass.stop_by(stop);
   result.computed_tokens = batch.rows();
   const Arena::Scope scope(dev.arena());
@@ -400,10 +400,10 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
   run(dev, pass, hidden);
   const auto head = use_apart(dev, head_layer(), "head");
   // As the head would cut them itself.
-  nn::for_row_tiles(pass.labelled().size(), head_->tiling().head_rows, [&](Index begin, Index count) {
+  nn::for_row_tiles(pass.labeled().size(), head_->tiling().head_rows, [&](Index begin, Index count) {
     result.stopped = result.stopped || pass.stopped();
     if (result.stopped) return;
-    const nn::Labelled<D> part{pass.labelled().col_slice(begin, count), pass.labels().col_slice(begin, count)};
+    const nn::Labeled<D> part{pass.labeled().col_slice(begin, count), pass.labels().col_slice(begin, count)};
     objective().loss(dev, View<D, const T>(hidden), part, 1, View<D, T>(), [&](const auto& outcome) {
       const auto loss = to_host(dev, outcome.loss), target = to_host(dev, outcome.target),
                  top = to_host(dev, outcome.top);
@@ -413,7 +413,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
         result.correct += std::real(target[i]) >= std::real(top[i]) ? 1 : 0;
       }
     });
-    result.labelled += count;
+    result.labeled += count;
   });
   return result;
 }

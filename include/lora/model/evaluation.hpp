@@ -14,11 +14,11 @@ struct GeneratedAnswer {
   std::string prompt, expected, answer;
 };
 
-/// How well a model predicts some records, as sums over their labelled tokens: from a pass to a run's log.
+/// How well a model predicts some records, as sums over their labeled tokens: from a pass to a run's log.
 struct Evaluation {
   Index step = 0;       ///< of a run, after which it was made
   double loss_sum = 0;  ///< Σ −log p
-  Index labelled = 0;
+  Index labeled = 0;
   Index correct = 0;  ///< labels that no token's logit exceeds
   Index records = 0;
   Index tokens = 0;                     ///< of these records
@@ -28,14 +28,14 @@ struct Evaluation {
   std::optional<double> rouge_l{};
   std::vector<GeneratedAnswer> samples{};  ///< of these, a few to look at
 
-  double loss() const { return loss_sum / static_cast<double>(labelled); }
+  double loss() const { return loss_sum / static_cast<double>(labeled); }
   double perplexity() const { return std::exp(loss()); }
-  double token_accuracy() const { return static_cast<double>(correct) / static_cast<double>(labelled); }
+  double token_accuracy() const { return static_cast<double>(correct) / static_cast<double>(labeled); }
 
   /// Adds the sums over other records.
   Evaluation& operator+=(const Evaluation& other) {
     loss_sum += other.loss_sum;
-    labelled += other.labelled;
+    labeled += other.labeled;
     correct += other.correct;
     records += other.records;
     tokens += other.tokens;

@@ -24,7 +24,7 @@ LORA_INLINE std::uint32_t gguf_file_type(DType dtype) {
   }
 }
 
-/// Of the formats of quantised blocks. Source   ggml.h, GGML_QNT_VERSION
+/// Of the formats of quantized blocks. Source   ggml.h, GGML_QNT_VERSION
 inline constexpr std::uint32_t gguf_quantization_version = 2;
 
 /// What yarn multiplies cos and sin by where nothing else is said. Source   Peng et al. 2023

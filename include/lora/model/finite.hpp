@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "lora/io/path.hpp"
 #include "lora/kernel/quantize.hpp"
 #include "lora/model/adapter.hpp"
 #include "lora/model/weights.hpp"
@@ -21,7 +22,7 @@ struct ExtremeNumber {
   std::string tensor{}, file{};
 
   bool finite() const { return std::isfinite(value); }
-  void see(double number, const std::string& name, const std::filesystem::path& where) {
+  void see(double number, const std::string& name, const io::Path& where) {
     if (std::isnan(value) || (!std::isnan(number) && !(std::abs(number) > std::abs(value)))) return;
     value = number;
     tensor = name;
@@ -55,7 +56,7 @@ void for_each_value(D& dev, const io::StoredTensor& tensor, Take&& take) {
 template <AnyDevice D>
 ExtremeNumber extreme_number(D& dev, const Source& source, const AdapterFiles* adapter) {
   ExtremeNumber extreme;
-  const auto read = [&](const io::StoredTensor& tensor, const std::filesystem::path& where) {
+  const auto read = [&](const io::StoredTensor& tensor, const io::Path& where) {
     if (tensor.dtype == DType::i64 || tensor.dtype == DType::i32 || tensor.dtype == DType::i16 ||
         tensor.dtype == DType::i8 || tensor.dtype == DType::u8)
       return;
@@ -85,7 +86,7 @@ bool any_non_finite(std::span<const std::byte> bytes, Bits exponent) {
 }
 
 /// Whether a tensor may hold a number that is not finite in float32.
-inline bool may_be_spoilt(const io::StoredTensor& tensor) {
+inline bool may_be_spoiled(const io::StoredTensor& tensor) {
   if (tensor.dtype == DType::f32) return any_non_finite<std::uint32_t>(tensor.bytes, 0x7F800000u);
   if (tensor.dtype == DType::bf16) return any_non_finite<std::uint16_t>(tensor.bytes, 0x7F80u);
   if (tensor.dtype == DType::f16) return any_non_finite<std::uint16_t>(tensor.bytes, 0x7C00u);
@@ -101,7 +102,7 @@ void expect_finite(D& dev, const Source& source) {
   if (source.is_initial()) return;
   for (const TensorInfo& info : tensors_of(source.config())) {
     const io::StoredTensor& tensor = source.at(info);
-    if (!detail::may_be_spoilt(tensor)) continue;
+    if (!detail::may_be_spoiled(tensor)) continue;
     ExtremeNumber extreme;
     detail::for_each_value(dev, tensor, [&](double value) {
       extreme.see(static_cast<double>(static_cast<float>(value)), tensor.name,

@@ -30,8 +30,8 @@ io::Json merged_config(const Source& source, std::optional<DType> dtype);
 /// Throws   ConfigError for the base's own folder, and as `merged_config` does
 template <AnyDevice D, class T>
   requires std::same_as<Accum<T>, float>
-void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const std::filesystem::path& folder,
-                 std::optional<DType> dtype, Index max_shard_bytes) {
+void save_merged(D& dev, Decoder<D, T>& model, const Source& source, const io::Path& folder, std::optional<DType> dtype,
+                 Index max_shard_bytes) {
   const io::Json json = merged_config(source, dtype);
   const Config& config = source.config();
   std::error_code none;

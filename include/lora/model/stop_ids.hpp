@@ -26,7 +26,7 @@ std::vector<std::int32_t> stop_ids_with(const Source& source, std::optional<std:
 
 /// Writes the generation_config.json of a model folder, whose config.json stands there. `ids`: where the model stops
 /// now, which both then say; empty: as its base, whose file, if any, is copied.
-void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids, const std::filesystem::path& folder);
+void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids, const io::Path& folder);
 
 }  // namespace lora::model
 

@@ -27,8 +27,7 @@ LORA_INLINE std::vector<std::int32_t> stop_ids_with(const Source& source, std::o
   return ids;
 }
 
-LORA_INLINE void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids,
-                                const std::filesystem::path& folder) {
+LORA_INLINE void write_stop_ids(const Source& source, const std::vector<std::int32_t>& ids, const io::Path& folder) {
   const auto own = generation_config_of(source);
   const auto file = folder / "generation_config.json";
   if (ids.empty()) {

@@ -107,7 +107,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
     if (taken.host + taken.loading > available)
       fail<ConfigError>(ranks_ != nullptr ? "key zero_stage: to share out" : "key offload: to stream", " the layers ",
                         size_text(taken.host + taken.loading), " of the host's memory are needed, but ",
-                        size_text(available), " are available; allowed: none or optimizer, or more memory");
+                        size_text(available), " are available; allowed: none or optimizer");
     try {
       if (ranks_ != nullptr)
         source_ = std::make_unique<ShardedLayers<D>>(dev_, *ranks_, std::exchange(layers_, {}), options_.streams_layers,

@@ -17,7 +17,7 @@ struct ProvidedTensor {
   Index permuted_heads = 0;
 };
 
-/// Where the numbers of a model's tensors come from: files, a random initialisation, what training has left.
+/// Where the numbers of a model's tensors come from: files, a random initialization, what training has left.
 class TensorProvider {
  public:
   virtual ~TensorProvider() = default;

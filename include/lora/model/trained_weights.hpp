@@ -32,9 +32,9 @@ bool trains_whole(Model& model) {
 
 /// Saves those of the model's own tensors that are parameters as one file, in float32 as they are trained, one after
 /// the other. `model` is a Decoder. Ranks that share them out gather each: all call this, and one gives a path.
-/// Throws   NonFiniteError for a tensor that a step has spoilt; the file then does not appear
+/// Throws   NonFiniteError for a tensor that a step has spoiled; the file then does not appear
 template <class D, class Model>
-void save_trained(D& dev, Model& model, const std::optional<std::filesystem::path>& path) {
+void save_trained(D& dev, Model& model, const std::optional<io::Path>& path) {
   static_assert(std::same_as<typename Model::Accumulated, float>, "weights are saved as they are trained, in float32");
   std::map<std::string, Shape> shapes;
   for (const TensorInfo& info : tensors_of(model.config())) shapes.emplace(info.name, info.shape);
@@ -62,7 +62,7 @@ void save_trained(D& dev, Model& model, const std::optional<std::filesystem::pat
 /// A model with some tensors as `save_trained` left them, and the rest from another provider, which outlives this.
 class TrainedWeights : public TensorProvider {
  public:
-  TrainedWeights(const TensorProvider& base, const std::filesystem::path& path)
+  TrainedWeights(const TensorProvider& base, const io::Path& path)
       : base_(base), path_(path), file_(io::Safetensors::open(path)) {}
 
   const Config& config() const override { return base_.config(); }
@@ -89,7 +89,7 @@ class TrainedWeights : public TensorProvider {
 
  private:
   const TensorProvider& base_;
-  std::filesystem::path path_;
+  io::Path path_;
   io::Safetensors file_;
 };
 
@@ -97,7 +97,7 @@ class TrainedWeights : public TensorProvider {
 /// Each of several ranks takes its part of what they share out, and gathers nothing.
 /// Throws   FormatError for a file of other tensors, or of numbers that are not finite, before any is taken
 template <class D, class Model>
-void load_trained(D& dev, Model& model, const TensorProvider& base, const std::filesystem::path& path) {
+void load_trained(D& dev, Model& model, const TensorProvider& base, const io::Path& path) {
   const TrainedWeights trained(base, path);
   std::map<std::string, TensorInfo> infos;
   for (const TensorInfo& info : tensors_of(model.config())) infos.emplace(info.name, info);

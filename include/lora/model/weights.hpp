@@ -30,13 +30,13 @@ namespace lora::model {
 /// stay in the mapped file, or as training from scratch begins.
 class Source : public TensorProvider {
  public:
-  static Source open(const std::filesystem::path& path);
+  static Source open(const io::Path& path);
 
   /// A model of this config.json with random weights. `path`: the folder of its tokenizer, and what names it in errors;
   /// weights there are not read. `seed`: of RandomWeights.
-  static Source initial(const std::filesystem::path& path, io::Json json, std::uint64_t seed);
+  static Source initial(const io::Path& path, io::Json json, std::uint64_t seed);
 
-  const std::filesystem::path& path() const { return path_; }
+  const io::Path& path() const { return path_; }
   /// Whether nothing has trained the weights.
   bool is_initial() const { return random_.has_value(); }
   const Config& config() const override { return config_; }
@@ -76,9 +76,9 @@ class Source : public TensorProvider {
   DType stored_dtype() const;
 
  private:
-  Source(std::filesystem::path path, io::Safetensors file, io::Json json, Config config);
-  Source(std::filesystem::path path, io::Json json, Config config, std::uint64_t seed);
-  Source(std::filesystem::path path, io::Gguf file, Config config)
+  Source(io::Path path, io::Safetensors file, io::Json json, Config config);
+  Source(io::Path path, io::Json json, Config config, std::uint64_t seed);
+  Source(io::Path path, io::Gguf file, Config config)
       : path_(std::move(path)), config_(std::move(config)), gguf_(std::move(file)) {}
 
   const io::StoredTensor* find(std::string_view name) const;
@@ -97,7 +97,7 @@ class Source : public TensorProvider {
   // Source   transformers 5, PreTrainedModel.tie_weights
   void take_own_head();
 
-  std::filesystem::path path_;
+  io::Path path_;
   Config config_;
   bool head_was_tied_ = false;  // to the embedding, from which `part_head` has parted it
   io::Json config_json_;
@@ -124,7 +124,7 @@ bool rotary_changed(const Source& source);
 /// Whether a tensor of blocks comes to the device as it is stored. Where kernels take blocks split, only products do:
 /// rows of an embedding or a head are read by other operators.
 template <class D>
-constexpr bool stays_quantised(const TensorInfo& info, DType stored) {
+constexpr bool stays_quantized(const TensorInfo& info, DType stored) {
   return D::decodes(stored) && (!D::splits_blocks || info.kind == TensorInfo::Kind::projection);
 }
 
@@ -170,7 +170,7 @@ class Loader {
     HostMatrix matrix(tensor, rows, cols);
     if constexpr (!D::reads_host_memory) {
       const bool blocks = block_elements(tensor.dtype) > 1;
-      if (blocks ? host_decodes_.value_or(!stays_quantised<D>(info, tensor.dtype)) : !D::decodes(tensor.dtype))
+      if (blocks ? host_decodes_.value_or(!stays_quantized<D>(info, tensor.dtype)) : !D::decodes(tensor.dtype))
         matrix = HostMatrix::decoded<T>(tensor, rows, cols);
       else if (blocks && D::splits_blocks)
         matrix = HostMatrix::split(tensor, rows, cols);

@@ -8,7 +8,7 @@
 
 namespace lora::model {
 
-LORA_INLINE Source Source::open(const std::filesystem::path& path) {
+LORA_INLINE Source Source::open(const io::Path& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     const auto file = path / "config.json";
@@ -32,7 +32,7 @@ LORA_INLINE Source Source::open(const std::filesystem::path& path) {
   fail<FormatError>(path.native(), ": expected a model folder or a .gguf file");
 }
 
-LORA_INLINE Source Source::initial(const std::filesystem::path& path, io::Json json, std::uint64_t seed) {
+LORA_INLINE Source Source::initial(const io::Path& path, io::Json json, std::uint64_t seed) {
   Config config = parse_config(json, (path / "config.json").native());
   return Source(path, std::move(json), std::move(config), seed);
 }
@@ -120,13 +120,13 @@ LORA_INLINE DType Source::stored_dtype() const {
   return *dtype;
 }
 
-LORA_INLINE Source::Source(std::filesystem::path path, io::Safetensors file, io::Json json, Config config)
+LORA_INLINE Source::Source(io::Path path, io::Safetensors file, io::Json json, Config config)
     : path_(std::move(path)),
       config_(std::move(config)),
       config_json_(std::move(json)),
       safetensors_(std::move(file)) {}
 
-LORA_INLINE Source::Source(std::filesystem::path path, io::Json json, Config config, std::uint64_t seed)
+LORA_INLINE Source::Source(io::Path path, io::Json json, Config config, std::uint64_t seed)
     : path_(std::move(path)),
       config_(std::move(config)),
       config_json_(std::move(json)),

@@ -40,7 +40,7 @@ struct PassShape {
   Machine machine{};
   Index rows = 0;       ///< N
   bool random = false;  ///< it has a key for random numbers: dropout drops
-  Index labelled = 0;   ///< n: rows with a label
+  Index labeled = 0;    ///< n: rows with a label
   Index wanted = 0;     ///< rows of a layer's output that anything reads; 0: all
 
   /// Of what is computed of the wanted rows alone.
@@ -62,10 +62,10 @@ struct PassShape {
   }
 };
 
-/// Whether the last layer computes only the labelled rows after attention (Stack). Gathering them costs a little, so at
+/// Whether the last layer computes only the labeled rows after attention (Stack). Gathering them costs a little, so at
 /// least an eighth of the rows must have no label. With dropout all rows are computed: its masks are drawn for all.
-inline bool leaves_rows_out(Index rows, Index labelled, bool drops) {
-  return labelled > 0 && 8 * labelled <= 7 * rows && !drops;
+inline bool leaves_rows_out(Index rows, Index labeled, bool drops) {
+  return labeled > 0 && 8 * labeled <= 7 * rows && !drops;
 }
 
 /// A LoraLinear.

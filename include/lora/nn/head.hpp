@@ -33,7 +33,7 @@ struct LossRows {
 ///   logits = x Wᵀ, or with a cap cap · tanh(x Wᵀ / cap),   loss_i = logsumexp(logits_i) − logits_{i, label_i}
 ///   dlogits = scale · (softmax(logits) − onehot(labels)), with a cap ∘ (1 − (logits / cap)²),   dx = dlogits W,
 ///   dW += dlogitsᵀ x
-/// Shapes   x, dx (n, E), labelled rows only · W (V, E), stored as any dtype · labels (n), each in [0, V)
+/// Shapes   x, dx (n, E), labeled rows only · W (V, E), stored as any dtype · labels (n), each in [0, V)
 template <AnyDevice D, class T>
 class Head {
  public:

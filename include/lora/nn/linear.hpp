@@ -46,7 +46,7 @@ class LinearGroup {
     for (auto& [name, linear] : projections) {
       const Index in = linear.in_features(), out = linear.out_features();
       if (in != in_features_)
-        fail<ShapeError>("[lora_linear] ", name, " has ", in, " input columns but its neighbour has ", in_features_);
+        fail<ShapeError>("[lora_linear] ", name, " has ", in, " input columns but its neighbor has ", in_features_);
       projections_.push_back({std::move(name), std::move(linear), out_features_});
       out_features_ += out;
     }
@@ -232,7 +232,7 @@ class LinearGroup {
     return result;
   }
 
-  // One block of all weights, where they are neighbours in memory. Holds them.
+  // One block of all weights, where they are neighbors in memory. Holds them.
   bool join(D& dev, Weights& result) const {
     if (projections_.size() < 2) return false;
     std::vector<typename OwnMatrix<D, T>::Use> uses;

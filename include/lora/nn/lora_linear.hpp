@@ -89,7 +89,7 @@ class LoraLinear {
   Linear<D, T>& linear(std::size_t j) { return base_.linear(j); }
 
   /// Gives each projection its rank, and its A and B to the store under `prefix` + "q_proj.lora_A" and the like; once
-  /// the store is built, the caller initialises or loads them.
+  /// the store is built, the caller initializes or loads them.
   void attach(ParamStore<D, T>& params, const std::string& prefix, std::span<const LoraRank> ranks, double dropout) {
     adapter_ = LowRankAdapter<D, T>(params, prefix, base_, ranks);
     dropout_ = dropout;
@@ -101,7 +101,7 @@ class LoraLinear {
     if (x.rows() == 0) return;
     expect_shape("lora_linear", "x", x, x.rows(), in_features());
     expect_shape("lora_linear", "y", y, x.rows(), out_features());
-    const Span part(dev, Profile::Kind::part, label_);
+    const ProfileScope part(dev, Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
     saved = {place_for(dev, pass, x.rows())};
     if (saved.place == UpdatePlace::output) reduce(dev, pass, x, saved, keep);  // h = s drop(x) Aᵀ
@@ -113,7 +113,7 @@ class LoraLinear {
   /// Fills in what forward did not save under Keep::attention.
   void recompute(D& dev, const Pass<D, T>& pass, View<D, const T> x, Saved& saved) const {
     if (saved.place != UpdatePlace::output) return;
-    const Span part(dev, Profile::Kind::part, label_);
+    const ProfileScope part(dev, Profile::Kind::part, label_);
     reduce(dev, pass, x, saved, Keep::all);
   }
 
@@ -123,7 +123,7 @@ class LoraLinear {
     if (dy.rows() == 0) return;
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());
     expect_shape("lora_linear_backward", "dx", dx, dy.rows(), in_features());
-    const Span part(dev, Profile::Kind::part, label_);
+    const ProfileScope part(dev, Profile::Kind::part, label_);
     form_dh(dev, saved, dy);
     base_.backward_input(dev, dy, update(saved), saved.dh, dx);
   }
@@ -132,12 +132,12 @@ class LoraLinear {
   void backward_params(D& dev, View<D, const T> x, Saved& saved, View<D, const T> dy) {
     if (dy.rows() == 0 || !trains()) return;
     expect_shape("lora_linear_backward", "dy", dy, dy.rows(), out_features());
-    const Span part(dev, Profile::Kind::part, label_);
+    const ProfileScope part(dev, Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
     base_.backward_params(dev, x, dy);
     if (!adapter_.trains()) return;
     form_dh(dev, saved, dy);
-    const Span low_rank = update_span(dev);
+    const ProfileScope low_rank = update_span(dev);
     if (saved.place == UpdatePlace::weight) return adapter_.backward(dev, x, dy);
     if (adapter_.trains_a()) adapter_.backward_a(dev, saved.dh, dropped(dev, saved, x));
   }
@@ -160,7 +160,7 @@ class LoraLinear {
 
  private:
   // What the adapter costs beyond the frozen product.
-  static Span<D> update_span(D& dev) { return Span(dev, Profile::Kind::part, "low-rank"); }
+  static ProfileScope<D> update_span(D& dev) { return ProfileScope(dev, Profile::Kind::part, "low-rank"); }
 
   static bool masks(const PassShape& pass, const LoraLinearShape& shape) {
     return pass.random && shape.drops && shape.rank() > 0;
@@ -210,7 +210,7 @@ class LoraLinear {
       const kernel::Dropout rule{dropout_, mix_key(pass.random_key(), module_)};
       saved.mask = kernel::draw_dropout(dev, rule, pass.sequence_index(), pass.positions(), x.cols(), keeps);
     }
-    const Span low_rank = update_span(dev);
+    const ProfileScope low_rank = update_span(dev);
     const Arena::Scope scope(dev.arena());
     adapter_.reduce(dev, dropped(dev, saved, x), saved.h);
   }
@@ -218,7 +218,7 @@ class LoraLinear {
   // dh = s dy B and, in the same pass over dy, B's gradients; once for both halves of backward.
   void form_dh(D& dev, Saved& saved, View<D, const T> dy) {
     if (saved.place != UpdatePlace::output || !saved.dh.empty()) return;
-    const Span low_rank = update_span(dev);
+    const ProfileScope low_rank = update_span(dev);
     saved.dh = scratch<T>(dev, dy.rows(), rank());
     adapter_.backward_b(dev, saved.h, dy, saved.dh);
   }

@@ -64,7 +64,7 @@ class LowRankAdapter {
     return result;
   }
 
-  /// h = s x Aᵀ. Each scale is applied to these few columns, so that no product needs one; neighbouring projections
+  /// h = s x Aᵀ. Each scale is applied to these few columns, so that no product needs one; neighboring projections
   /// with the same scale, as in most adapters, are scaled in one call.
   void reduce(D& dev, View<D, const T> x, View<D, T> h) const {
     kernel::gemm(dev, kernel::Form::nt, x, a_.use(), h);

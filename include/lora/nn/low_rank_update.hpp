@@ -41,14 +41,14 @@ struct LowRankUpdate {
 
   /// Adds h_j B_jᵀ to y_j. Shapes   h (n, ΣR) · y (n, O_j)
   void add_to_output(D& dev, std::size_t j, View<D, const T> h, View<D, T> y) const {
-    const Span span(dev, Profile::Kind::part, "low-rank");
+    const ProfileScope span(dev, Profile::Kind::part, "low-rank");
     const auto term = output_term(j, h);
     kernel::gemm(dev, term.form, term.a, term.b, y, 1.0, true);
   }
 
   /// Adds drop'(dh A) to dx, the rows from `begin` on. Shapes   dh (n, ΣR) · dx (n, I)
   void add_to_input(D& dev, View<D, const T> dh, Index begin, View<D, Accum<T>> dx) const {
-    const Span span(dev, Profile::Kind::part, "low-rank");
+    const ProfileScope span(dev, Profile::Kind::part, "low-rank");
     if (!mask) return kernel::gemm(dev, kernel::Form::nn, dh, a, dx, 1.0, true);
     const View<D, Accum<T>> dropped = scratch<Accum<T>>(dev, dx.rows(), dx.cols());
     kernel::gemm(dev, kernel::Form::nn, dh, a, dropped);

@@ -75,7 +75,7 @@ class ParamTable {
       int& before = all[entry.storage];
       if (before >= 0 && before != now)
         fail<ConfigError>(entry.name, " can't be ", now == 1 ? "trained" : "frozen",
-                          " apart from its neighbours, with which it shares a matrix");
+                          " apart from its neighbors, with which it shares a matrix");
       before = now;
       any = any || now == 1;
     }
@@ -121,7 +121,7 @@ class ParamTable {
   }
 
  private:
-  // Neighbours of a layer are one bucket.
+  // Neighbors of a layer are one bucket.
   static void append(std::vector<Bucket>& buckets, const Bucket& next) {
     if (!buckets.empty() && buckets.back().layer == next.layer)
       buckets.back().end = next.end;

@@ -37,7 +37,7 @@ struct PassBlock {
 
   std::vector<std::int32_t> numbers{};
   Part tokens{}, positions{}, sequence_index{}, cache_rows{};
-  Part labelled{}, labels{};  // (n) rows that have a label, and which
+  Part labeled{}, labels{};  // (n) rows that have a label, and which
   Index max_position = -1;
 
  private:
@@ -120,9 +120,9 @@ class Pass {
       decodes_ = decodes_ && segments_[b].end - segments_[b].begin == 1 && keys_[b].end - keys_[b].begin > 1;
   }
   /// Scratch of the block of a pass over so many rows, with the index of each row's sequence, of which so many are
-  /// labelled.
-  static Index footprint(const PassShape& pass, Index labelled) {
-    const Index count = 3 * detail::PassBlock::part_size(pass.rows) + 2 * detail::PassBlock::part_size(labelled);
+  /// labeled.
+  static Index footprint(const PassShape& pass, Index labeled) {
+    const Index count = 3 * detail::PassBlock::part_size(pass.rows) + 2 * detail::PassBlock::part_size(labeled);
     return pass.piece<std::int32_t>(1, count);
   }
 
@@ -143,7 +143,7 @@ class Pass {
   View<D, const std::int32_t> positions() const { return part(block_.positions); }
   View<D, const std::int32_t> sequence_index() const { return part(block_.sequence_index); }
   View<D, const std::int32_t> cache_rows() const { return part(block_.cache_rows); }
-  View<D, const std::int32_t> labelled() const { return part(block_.labelled); }
+  View<D, const std::int32_t> labeled() const { return part(block_.labeled); }
   View<D, const std::int32_t> labels() const { return part(block_.labels); }
   KvCache<D, T>* cache() const { return cache_; }
   /// Whether each sequence gets one row behind others: a decoding step, for whose few rows there are kernels of their
@@ -152,10 +152,10 @@ class Pass {
   /// Of the random numbers of a step, made of its seed and number; 0: no dropout and no noise (evaluation).
   std::uint64_t random_key() const { return random_key_; }
 
-  /// Of the stack's output the labelled rows alone will be read.
-  void want_labelled() { wants_labelled_ = true; }
+  /// Of the stack's output the labeled rows alone will be read.
+  void want_labeled() { wants_labeled_ = true; }
   /// Those that will; empty: all.
-  View<D, const std::int32_t> wanted() const { return wants_labelled_ ? labelled() : View<D, const std::int32_t>(); }
+  View<D, const std::int32_t> wanted() const { return wants_labeled_ ? labeled() : View<D, const std::int32_t>(); }
 
   /// A pass that keeps nothing ends before its next layer once *stop is no longer 0; its output is then undefined.
   void stop_by(const std::atomic<int>* stop) { stop_ = stop; }
@@ -174,7 +174,7 @@ class Pass {
   std::vector<kernel::Segment> keys_;
   KvCache<D, T>* cache_ = nullptr;
   bool decodes_ = false;
-  bool wants_labelled_ = false;
+  bool wants_labeled_ = false;
   const std::atomic<int>* stop_ = nullptr;
 };
 

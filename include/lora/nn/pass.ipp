@@ -30,7 +30,7 @@ LORA_INLINE PassBlock::PassBlock(const Batch& batch) {
   positions = add(batch.positions);
   sequence_index = add(batch.sequence_index);
   cache_rows = add(batch.cache_rows);
-  labelled = add(rows);
+  labeled = add(rows);
   labels = add(tokens_there);
 }
 

@@ -47,7 +47,7 @@ class Recomputed {
                 View<D, const std::int32_t> rows = {}) {
     const Arena::SavedScope recomputed(dev.arena());
     if (on_) {
-      const Span span(dev, Profile::Kind::phase, "recompute");
+      const ProfileScope span(dev, Profile::Kind::phase, "recompute");
       inner_.recompute(dev, pass, x, saved, rows);
     }
     inner_.backward(dev, pass, x, saved, dy, dx, rows);

@@ -13,7 +13,7 @@
 
 namespace lora::nn {
 
-/// Neighbours among the elements of a group that train, in whole blocks, which ranks share out at once: all of them or,
+/// Neighbors among the elements of a group that train, in whole blocks, which ranks share out at once: all of them or,
 /// where gradients leave by layer, a layer's.
 struct Bucket {
   Index begin = 0, end = 0;  ///< of the group's elements

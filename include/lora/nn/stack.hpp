@@ -34,8 +34,8 @@ class Stack {
     const Index first = keep == Keep::nothing ? shape.size() : wants_dx ? 0 : shape.first_trained();
     const Index x = pass.rows_of<T>(shape.width);
     PassShape last = pass;
-    if (shape.size() > 0 && leaves_rows_out(pass.rows, pass.labelled, pass.random && shape.layers.back().drops()))
-      last.wanted = pass.labelled;
+    if (shape.size() > 0 && leaves_rows_out(pass.rows, pass.labeled, pass.random && shape.layers.back().drops()))
+      last.wanted = pass.labeled;
     Footprint result;
     Index held = 0;  // of the low end
     for (Index i = 0; i < shape.size(); ++i) {
@@ -72,13 +72,13 @@ class Stack {
   /// Acquires the layers as forward does, before a backward or not: for a rank without a micro-batch, where ranks
   /// gather layers from each other.
   void visit_forward(D& dev, bool trains) const {
-    const Span phase(dev, Profile::Kind::phase, "forward");
+    const ProfileScope phase(dev, Profile::Kind::phase, "forward");
     for (Index i = 0; i < size(); ++i)
       const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : trains ? size() - 1 : 0);
   }
   /// The same as backward does, which tells the hook of each, if it is not null.
   void visit_backward(D& dev, bool wants_dx = false, GradientHook<D>* hook = nullptr) const {
-    const Span phase(dev, Profile::Kind::phase, "backward");
+    const ProfileScope phase(dev, Profile::Kind::phase, "backward");
     const Index first = wants_dx ? 0 : first_trained();
     for (Index i = size() - 1; i >= first; --i) {
       const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : 0);
@@ -95,10 +95,10 @@ class Stack {
     View<D, const T> input = x;
     View<D, T> next;  // a layer's output, which is the next one's saved input
     saved.entries.clear();
-    const Span phase(dev, Profile::Kind::phase, "forward");
+    const ProfileScope phase(dev, Profile::Kind::phase, "forward");
     const Index after = keep == Keep::nothing ? 0 : size() - 1;  // what the next pass, or backward, begins with
     for (Index i = 0; i < size(); ++i) {
-      const Span span(dev, Profile::Kind::layer, "layer", i);
+      const ProfileScope span(dev, Profile::Kind::layer, "layer", i);
       const auto& layer = layers_[static_cast<std::size_t>(i)];
       if (keep == Keep::nothing && pass.stopped()) return;
       const LayerHandle<D> weights(access_, dev, i, i + 1 < size() ? i + 1 : after);
@@ -126,9 +126,9 @@ class Stack {
   /// forward kept. `hook`, if it is not null, is told of each layer.
   void backward(D& dev, const Pass<D, T>& pass, Saved& saved, View<D, T> dy, GradientHook<D>* hook = nullptr) {
     const Index first = size() - static_cast<Index>(saved.entries.size());
-    const Span phase(dev, Profile::Kind::phase, "backward");
+    const ProfileScope phase(dev, Profile::Kind::phase, "backward");
     for (Index i = size() - 1; i >= first; --i) {
-      const Span span(dev, Profile::Kind::layer, "layer", i);
+      const ProfileScope span(dev, Profile::Kind::layer, "layer", i);
       const LayerHandle<D> weights(access_, dev, i, i > first ? i - 1 : 0);
       auto& entry = saved.entries[static_cast<std::size_t>(i - first)];
       layer(i).backward(dev, pass, View<D, const T>(entry.x), entry.layer, View<D, const T>(dy),

@@ -39,7 +39,7 @@ struct Work {
 /// The rows of a pass, the types that it computes in, and how its device divides the work.
 struct WorkPass {
   Index rows = 0;                      ///< N
-  Index labelled = 0;                  ///< n
+  Index labeled = 0;                   ///< n
   Index wanted = 0;                    ///< rows of a layer's output that anything reads; 0: all
   double pairs = 0;                    ///< of a query and a key that it sees: Σ S (S + 1) / 2 of sequences of S tokens
   std::map<Index, double> windowed{};  ///< the same by the window of a layer

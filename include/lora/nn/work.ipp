@@ -210,7 +210,7 @@ LORA_INLINE Work training_work(const WorkPass& pass, const StackShape& shape, bo
   for (Index i = 0; i < shape.size(); ++i) {
     const BlockShape& layer = shape.layers[static_cast<std::size_t>(i)];
     WorkPass own = pass;
-    if (i + 1 == shape.size() && leaves_rows_out(pass.rows, pass.labelled, layer.drops())) own.wanted = pass.labelled;
+    if (i + 1 == shape.size() && leaves_rows_out(pass.rows, pass.labeled, layer.drops())) own.wanted = pass.labeled;
     work += forward_work(own, layer);
     if (i >= first) work += backward_work(own, layer, i > first || wants_dx);
   }
@@ -218,7 +218,7 @@ LORA_INLINE Work training_work(const WorkPass& pass, const StackShape& shape, bo
 }
 
 LORA_INLINE Work training_work(const WorkPass& pass, const HeadShape& shape) {
-  const double n = detail::number(pass.labelled), logits = n * detail::number(shape.vocabulary);
+  const double n = detail::number(pass.labeled), logits = n * detail::number(shape.vocabulary);
   const double width = detail::number(shape.width), passes = std::ceil(n / detail::number(pass.tiling.head_rows));
   const bool again = shape.trains && !pass.whole_rows;  // logits, for the gradient of the weight
   Work work;

@@ -308,7 +308,7 @@ class AdamW {
     if (!followed_) fail<Error>("the optimizer has not followed what trains: follow failed, and must come to its end");
   }
 
-  // f(begin, count, since) for neighbours in a slab that began to train together.
+  // f(begin, count, since) for neighbors in a slab that began to train together.
   template <class F>
   void for_each_run(Index group, Index size, F&& f) const {
     std::vector<const Place*> order;

@@ -92,7 +92,7 @@ LORA_INLINE Finding packages_finding(std::string_view kind, Finding::State unusa
     finding.advice = sourced;
     return finding;
   }
-  const std::filesystem::path folder(path);
+  const io::Path folder(path);
   std::error_code error;
   if (!std::filesystem::is_directory(folder / "built-in", error)) {
     finding.state = unusable;
@@ -102,7 +102,7 @@ LORA_INLINE Finding packages_finding(std::string_view kind, Finding::State unusa
   }
   finding.found = path;
   std::string others;
-  const std::filesystem::path kernels = folder / "built-in/op_impl/ai_core/tbe/kernel";
+  const io::Path kernels = folder / "built-in/op_impl/ai_core/tbe/kernel";
   for (std::filesystem::directory_iterator entry(kernels, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().native();
     if (!name.starts_with("ascend")) continue;

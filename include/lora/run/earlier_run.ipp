@@ -44,7 +44,7 @@ LORA_INLINE std::optional<Checkpoint> EarlierRun::find_checkpoint() const {
                                                              : nullptr;
     if (left != nullptr)
       fail<ConfigError>("key resume_from_checkpoint: given auto, but ", folder_.path().native(), " holds ",
-                        std::string_view(left), "; allowed: overwrite_output_dir true to start from scratch");
+                        std::string_view(left), "; hint: overwrite_output_dir true starts from scratch");
   }
   log::info("no complete checkpoint in ", checkpoints().folder().native(), ": starting from scratch");
   return found;
@@ -83,8 +83,8 @@ LORA_INLINE void EarlierRun::expect_checkpoint() const {
 
 LORA_INLINE void EarlierRun::refuse_used() const {
   fail<ConfigError>("key output_dir: given ", folder_.path().native(),
-                    ", which is not empty; allowed: an empty folder, or resume_from_checkpoint auto to go on, or ",
-                    "overwrite_output_dir true to start from scratch");
+                    ", which is not empty; allowed: an empty folder; hint: resume_from_checkpoint auto goes on, ",
+                    "overwrite_output_dir true starts from scratch");
 }
 
 LORA_INLINE bool EarlierRun::lies_here() const {

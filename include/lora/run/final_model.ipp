@@ -99,7 +99,7 @@ LORA_INLINE std::string model_card(const settings::Config& config, const model::
   row("tokens", weights.total_tokens);
   row("seed", config.seed);
   if (!talk.template_name.empty()) row("chat template", talk.template_name);
-  if (!weights.files.empty()) row("records learnt from", detail::counts_text(weights.files));
+  if (!weights.files.empty()) row("records learned from", detail::counts_text(weights.files));
   if (!weights.absent_class_field.empty())
     row("curriculum", concat("none: no record has the field ", settings::in_line(weights.absent_class_field)));
   for (const DrawnClasses& part : weights.curriculum)

@@ -132,7 +132,7 @@ LORA_INLINE std::vector<io::Path> RunFolder::rank_logs() const {
 
 LORA_INLINE void RunFolder::refuse(const io::Path& path, std::string_view what) const {
   fail<ConfigError>("key output_dir: given ", output_.native(), ", where ", path.native(), " is in the way, ", what,
-                    "; allowed: another folder, or this one without it");
+                    "; hint: give another folder, or move that away");
 }
 
 }  // namespace lora::run

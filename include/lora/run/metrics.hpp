@@ -18,16 +18,16 @@ namespace lora::run {
 struct StepMetrics {
   Index step = 0;        // 1 is the first
   Index stage = 0;       // of a run of several, from 1; else 0
-  bool skipped = false;  // nothing changed: no labelled token, or a gradient that is not finite
+  bool skipped = false;  // nothing changed: no labeled token, or a gradient that is not finite
   double epoch = 0;
-  double loss = 0;       // NaN without labelled tokens
+  double loss = 0;       // NaN without labeled tokens
   double mean_loss = 0;  // since the previous line of the log, including this step; NaN if all were skipped
   double learning_rate = 0;
   double grad_norm = 0;                // before clipping
   std::optional<double> loss_scale{};  // of a run in float16
   Index tokens = 0;
   std::optional<Index> computed_tokens{};  // where they are fewer: sequences have beginnings in common
-  Index labelled_tokens = 0;               // after the shift
+  Index labeled_tokens = 0;                // after the shift
   double tokens_per_second = 0;
   double elapsed_seconds = 0;  // of the whole run, including before a resume
   double peak_memory_gib = 0;
@@ -106,7 +106,7 @@ struct RunMetrics {
   std::vector<DrawnClasses> curriculum;
   std::string absent_class_field;  // that a curriculum needs and no record has, so that there is none; else empty
   std::vector<RankMetrics> ranks;  // of several
-  std::vector<std::pair<std::string, Index>> files;  // records learnt from, by file
+  std::vector<std::pair<std::string, Index>> files;  // records learned from, by file
 };
 
 io::Json to_json(const std::vector<StageSteps>& stages);

@@ -15,7 +15,7 @@ LORA_INLINE io::Json to_json(const StepMetrics& metrics) {
                                    {"learning_rate", metrics.learning_rate},
                                    {"grad_norm", metrics.grad_norm},
                                    {"tokens", metrics.tokens},
-                                   {"labelled_tokens", metrics.labelled_tokens},
+                                   {"labelled_tokens", metrics.labeled_tokens},
                                    {"tokens_per_second", metrics.tokens_per_second},
                                    {"elapsed_seconds", metrics.elapsed_seconds},
                                    {"peak_memory_gib", metrics.peak_memory_gib}});
@@ -44,7 +44,7 @@ LORA_INLINE StepMetrics step_metrics_from(const io::JsonView& json) {
   metrics.loss_scale = json.get<double>("loss_scale");
   metrics.tokens = json.at<Index>("tokens");
   metrics.computed_tokens = json.get<Index>("computed_tokens");
-  metrics.labelled_tokens = json.at<Index>("labelled_tokens");
+  metrics.labeled_tokens = json.at<Index>("labelled_tokens");
   metrics.tokens_per_second = number("tokens_per_second");
   metrics.elapsed_seconds = number("elapsed_seconds");
   metrics.peak_memory_gib = number("peak_memory_gib");

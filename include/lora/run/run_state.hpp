@@ -24,7 +24,7 @@ struct LossMean {
   double mean() const { return sum / static_cast<double>(steps); }
 };
 
-/// What was drawn of each class in a part of a curriculum: records that were learnt from.
+/// What was drawn of each class in a part of a curriculum: records that were learned from.
 struct DrawnClasses {
   Index from_step = 0;  ///< steps done before it
   Index to_step = 0;    ///< and after its last so far
@@ -58,8 +58,8 @@ struct RunState {
   Index stage = 0;                            ///< of the next step
   std::vector<Index> ended_stages{};          ///< steps done when a stage but the last ended before its end
   std::vector<DrawnClasses> drawn{};          ///< by parts of a curriculum
-  /// Records learnt from, by the name of their file; empty for a single one.
-  std::vector<std::pair<std::string, Index>> learnt_of_files{};
+  /// Records learned from, by the name of their file; empty for a single one.
+  std::vector<std::pair<std::string, Index>> learned_of_files{};
   std::optional<optim::LossScale> loss_scale{};  ///< of a run in float16
   Index skipped = 0;                             ///< steps whose loss or gradient was not finite
   Index overflows = 0;                           ///< and those that a smaller loss scale may have helped

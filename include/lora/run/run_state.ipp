@@ -87,7 +87,7 @@ LORA_INLINE DrawnClasses parse_drawn(const io::JsonView& json) {
   return drawn;
 }
 
-LORA_INLINE std::pair<std::string, Index> parse_learnt(const io::JsonView& file) {
+LORA_INLINE std::pair<std::string, Index> parse_learned(const io::JsonView& file) {
   const auto records = file.at<Index>("records");
   if (records < 0) file.fail("\"records\" is ", records);
   return {file.at<std::string>("name"), records};
@@ -135,7 +135,7 @@ LORA_INLINE io::Json to_json(const RunState& state) {
   if (state.evaluation_due) json["evaluation_due"] = true;
   if (state.evaluation_due && !state.unlogged.is_null()) json["unlogged"] = state.unlogged;
   if (!state.drawn.empty()) json["curriculum"] = run::to_json(state.drawn);
-  if (!state.learnt_of_files.empty()) json["datasets"] = run::to_json(state.learnt_of_files);
+  if (!state.learned_of_files.empty()) json["datasets"] = run::to_json(state.learned_of_files);
   return json;
 }
 
@@ -177,7 +177,7 @@ LORA_INLINE RunState parse_state(const io::JsonView& json) {
     for (std::size_t i = 0; i < drawn->json().size(); ++i) state.drawn.push_back(parse_drawn(drawn->element(i)));
   if (const auto files = json.find("datasets"))
     for (std::size_t i = 0; i < files->json().size(); ++i)
-      state.learnt_of_files.push_back(parse_learnt(files->element(i)));
+      state.learned_of_files.push_back(parse_learned(files->element(i)));
   const auto settings = json.find("settings");
   if (!settings || !settings->json().is_object()) json.fail("\"settings\" must be an object");
   state.settings = settings->json();

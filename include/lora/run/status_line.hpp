@@ -26,7 +26,7 @@ using Facts = std::vector<std::string>;
 
 std::string to_text(const Facts& facts);
 
-/// A progress bar followed by as many facts as fit into `columns`. The bar shrinks in favour of the first four facts.
+/// A progress bar followed by as many facts as fit into `columns`. The bar shrinks in favor of the first four facts.
 std::string bar_text(double done, const Facts& facts, std::size_t columns);
 
 /// A status line at the bottom of the terminal, until destroyed: it stays below what is logged and is redrawn in place.

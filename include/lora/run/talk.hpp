@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lora/core/format.hpp"
+#include "lora/io/path.hpp"
 #include "lora/model/stop_ids.hpp"
 #include "lora/tokenizer/chat_files.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
@@ -18,16 +19,16 @@ struct Talk {
   const tokenizer::Tokenizer* tokenizer = nullptr;  ///< the base's; null if it has none
   std::string template_name{};                      ///< that a run wrote its conversations by
   tokenizer::ChatFiles changes{};                   ///< of the base's files
-  std::vector<std::int32_t> stop_ids{};  ///< all, the learnt end first, where the base does not stop there; else empty
+  std::vector<std::int32_t> stop_ids{};  ///< all, the learned end first, where the base does not stop there; else empty
 };
 
-/// `taught`: the template and the end of an answer that were learnt, as far as they are known.
+/// `taught`: the template and the end of an answer that were learned, as far as they are known.
 /// Throws   FormatError
 Talk talk_of(const model::Source& source, const tokenizer::Tokenizer* tokenizer, const tokenizer::ChatFiles& taught,
              std::string template_name = "");
 
-/// Writes the tokenizer's files, with the template and the end that were learnt.
-void write_tokenizer(const Talk& talk, const std::filesystem::path& folder);
+/// Writes the tokenizer's files, with the template and the end that were learned.
+void write_tokenizer(const Talk& talk, const io::Path& folder);
 
 /// The part of an adapter's README.md that tells how to stop generation, if its base does not stop where it must.
 std::string stopping_text(const Talk& talk);

@@ -17,7 +17,7 @@ LORA_INLINE Talk talk_of(const model::Source& source, const tokenizer::Tokenizer
   return talk;
 }
 
-LORA_INLINE void write_tokenizer(const Talk& talk, const std::filesystem::path& folder) {
+LORA_INLINE void write_tokenizer(const Talk& talk, const io::Path& folder) {
   if (talk.tokenizer == nullptr) return;
   talk.tokenizer->save(folder);
   tokenizer::write_chat_files(folder, talk.changes);

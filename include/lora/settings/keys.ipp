@@ -131,7 +131,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        "NEFTune: noise on the embeddings while training, uniform to alpha / sqrt(tokens of the sequence x width)"},
       {"text_column", "data", data | generate, &C::text_column, any, free, "", "Field of a plain text record"},
       {"preview", "data", data, &C::preview, at_least(0), free, "",
-       "Prints this many rendered records with the labelled tokens marked, and stops"},
+       "Prints this many rendered records with the labeled tokens marked, and stops"},
 
       {"use_curriculum", "curriculum", train, &C::use_curriculum, any, free, "",
        "Draws each step's records by class, in a mix that changes as curriculum_stages say"},
@@ -200,7 +200,7 @@ LORA_INLINE std::vector<Key> make_keys() {
       {"share_prefixes", "batch", data | generate, &C::share_prefixes, any, free,
        "true, but false with lora_dropout or neftune_noise_alpha",
        "Computes once what sequences that are computed together have in common at their beginning: of a micro-batch or "
-       "an evaluation before what is learnt, and prompts"},
+       "an evaluation before what is learned, and prompts"},
       {"gradient_accumulation_steps", "batch", train, &C::gradient_accumulation_steps, count_to(1e6), free, "",
        "Micro-batches in a step, which has per_device_train_batch_size x gradient_accumulation_steps sequences"},
       {"step_units", "batch", train, &C::step_units, count_to(1e6), free, "",

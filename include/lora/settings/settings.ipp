@@ -272,9 +272,10 @@ LORA_INLINE void validate_stages(const Config& config, Command command) {
   const StageConfigs stages(config);
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (config.stages[i].finetuning_type && *config.stages[i].finetuning_type != config.finetuning_type)
-      fail<ConfigError>(stage_name(config, i), ": key finetuning_type: given ", *config.stages[i].finetuning_type,
-                        " where the run has ", config.finetuning_type,
-                        "; allowed: the same in all stages. A run of its own can go on from this one's final_model");
+      fail<ConfigError>(
+          stage_name(config, i), ": key finetuning_type: given ", *config.stages[i].finetuning_type,
+          " where the run has ", config.finetuning_type,
+          "; allowed: the same in all stages; hint: a run of its own can go on from this one's final_model");
     try {
       validate(stages[i], command);
     } catch (const ConfigError& error) {

@@ -26,7 +26,7 @@
 
 namespace lora::settings {
 
-/// A file's keys that cannot be honoured, a line for each: what the program prints as several errors.
+/// A file's keys that cannot be honored, a line for each: what the program prints as several errors.
 class FileError : public ConfigError {
  public:
   using ConfigError::ConfigError;
@@ -39,7 +39,7 @@ io::Json json_of(const io::YamlNode& node, const Key& key);
 /// LLaMA-Factory's those whose value says what `command` does anyway, or what a key here says.
 /// `then` sets what takes precedence over the file, before it is settled what follows from several keys.
 /// Returns  what of LLaMA-Factory's was taken, as a sentence to log; empty if nothing
-/// Throws   FileError naming each key that cannot be honoured, with its line, and why or which key does it; what `then`
+/// Throws   FileError naming each key that cannot be honored, with its line, and why or which key does it; what `then`
 ///          throws
 std::string read_settings(Config& config, const io::YamlNode& document, const std::string& file,
                           Command command = train_command, const std::function<void()>& then = {});

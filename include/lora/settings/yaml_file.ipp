@@ -81,7 +81,7 @@ LORA_INLINE bool interpolates(const io::YamlNode& node) {
   return node.text.find("${") != node.text.npos || std::any_of(node.values.begin(), node.values.end(), interpolates);
 }
 
-/// The keys of one document, which are set one by one; what cannot be honoured is collected.
+/// The keys of one document, which are set one by one; what cannot be honored is collected.
 class YamlSettings {
  public:
   YamlSettings(Config& config, const io::YamlNode& document, const std::string& file, Command command)

@@ -16,7 +16,7 @@ namespace lora {
 
 /// A stack with two ends over one region of device memory. What a forward pass saves for its backward pass, or holds
 /// where another pass will save as much, grows from the low end and is released in reverse; scratch of a scope grows
-/// from the high end. Every piece begins on 64 bytes, since the order of vectorised sums, and so their bits, depends on
+/// from the high end. Every piece begins on 64 bytes, since the order of vectorized sums, and so their bits, depends on
 /// alignment.
 ///
 /// Debug builds put a guard band behind every piece of host-readable memory and check it when the piece is released.

@@ -21,7 +21,7 @@ class Arena;
 /// roundings, and so do a run's bits: a device's values must depend neither on its threads nor on other load.
 struct Tiling {
   Index rows;          ///< of an output tile to which several products are added in cache
-  Index head_rows;     ///< labelled rows that share a pass over the head's weight
+  Index head_rows;     ///< labeled rows that share a pass over the head's weight
   Index head_columns;  ///< columns of the vocabulary whose logits exist at once for those rows
   /// Where a weight must be decoded in any case, a low-rank update W + s B A can be formed there. For n rows that costs
   /// 4 O I R FLOPs, both ways together, instead of 2 n (I + O) R: fewer above 2 I O / (I + O) rows. It is done above

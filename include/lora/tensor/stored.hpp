@@ -8,7 +8,7 @@
 namespace lora {
 
 /// A matrix (rows, cols) whose element encoding is a value: a weight as its file stores it. Rows follow each other
-/// without gaps; quantised rows are whole blocks.
+/// without gaps; quantized rows are whole blocks.
 template <class D>
 class StoredView {
  public:

@@ -19,7 +19,7 @@ struct AddedToken {
   std::int32_t id = 0;
   std::string content;
   bool special = false;      ///< decode can leave it out
-  bool normalized = false;   ///< matched in the normalised text
+  bool normalized = false;   ///< matched in the normalized text
   bool lstrip = false;       ///< includes white space before it
   bool rstrip = false;       ///< includes white space after it
   bool single_word = false;  ///< only if no word character is adjacent

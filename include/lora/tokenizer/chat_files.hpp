@@ -19,12 +19,12 @@ struct ChatFiles {
 
 /// Those of a folder, which may be an adapter's.
 /// Throws   FormatError, IoError
-ChatFiles read_chat_files(const std::filesystem::path& folder);
+ChatFiles read_chat_files(const io::Path& folder);
 
 /// Makes the files that Tokenizer::save wrote into a folder say this, where it is not empty and they say otherwise. The
 /// template stands in chat_template.jinja, which transformers takes first; programs that know only the entry in
 /// tokenizer_config.json find the same there, where the base had one.
-void write_chat_files(const std::filesystem::path& folder, const ChatFiles& chat);
+void write_chat_files(const io::Path& folder, const ChatFiles& chat);
 
 }  // namespace lora::tokenizer
 

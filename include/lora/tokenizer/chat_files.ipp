@@ -5,7 +5,7 @@
 
 namespace lora::tokenizer {
 
-LORA_INLINE ChatFiles read_chat_files(const std::filesystem::path& folder) {
+LORA_INLINE ChatFiles read_chat_files(const io::Path& folder) {
   const auto file = folder / "tokenizer_config.json";
   const io::Json content = io::is_there(file) ? io::read_json(file) : io::Json::object();
   const auto config = io::JsonView::of_object(content, file.native());
@@ -14,7 +14,7 @@ LORA_INLINE ChatFiles read_chat_files(const std::filesystem::path& folder) {
           eos && !eos->json().is_null() ? detail::named_token(*eos).content : std::string()};
 }
 
-LORA_INLINE void write_chat_files(const std::filesystem::path& folder, const ChatFiles& chat) {
+LORA_INLINE void write_chat_files(const io::Path& folder, const ChatFiles& chat) {
   const ChatFiles now = read_chat_files(folder);
   const auto set = [&](const char* name, const char* key, const std::string& value, bool adds) {
     const auto file = folder / name;

@@ -33,7 +33,7 @@ struct TokenizerFolder {
   std::string config_name, map_name, added_name;  ///< of the files, in errors
   std::string model_type, models_class;           ///< of config.json
 
-  explicit TokenizerFolder(const std::filesystem::path& folder);
+  explicit TokenizerFolder(const io::Path& folder);
 
   io::JsonView view() const { return {config, config_name}; }
   /// Of config.json where tokenizer_config.json has none.

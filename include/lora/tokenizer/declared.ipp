@@ -7,7 +7,7 @@
 
 namespace lora::tokenizer::detail {
 
-LORA_INLINE TokenizerFolder::TokenizerFolder(const std::filesystem::path& folder) {
+LORA_INLINE TokenizerFolder::TokenizerFolder(const io::Path& folder) {
   const auto read = [&](const char* file, io::Json& content, std::string& name) {
     name = (folder / file).native();
     if (!io::is_there(folder / file)) return;

@@ -19,12 +19,12 @@
 
 namespace lora::tokenizer::detail {
 
-/// What tokenizer.ggml.pre names. Only the regular expressions are the name's in llama.cpp; the normaliser of the
+/// What tokenizer.ggml.pre names. Only the regular expressions are the name's in llama.cpp; the normalizer of the
 /// tokenizers that are called so is not in the file.
 struct GgufPreTokenizer {
   std::string_view name;
   enum class Kind { gpt2, digits_gpt2, qwen2, llama3 } kind;
-  bool nfc = false;             ///< text is normalised
+  bool nfc = false;             ///< text is normalized
   bool ignores_merges = false;  ///< a word that is a token stays whole; texts begin with bos unless the file says no
 };
 

@@ -9,7 +9,7 @@ namespace lora::tokenizer::detail {
   fail<FormatError>(parts.where, ": ", what, ", which a GGUF file can't say; expected ", expected);
 }
 
-/// The name of a pre-tokenizer that gives the same words. The normaliser is the name's, see GgufPreTokenizer.
+/// The name of a pre-tokenizer that gives the same words. The normalizer is the name's, see GgufPreTokenizer.
 LORA_INLINE std::string_view gguf_name_of(const TokenizerParts& parts) {
   const BpeModel& model = *parts.bpe;
   const BpeSteps& steps = model.steps();

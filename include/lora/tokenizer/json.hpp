@@ -42,7 +42,7 @@ struct TokenizerDocument {
 
 namespace detail {
 
-/// How many times as long a normaliser or a decoder may make a text: memory for all of it is asked for.
+/// How many times as long a normalizer or a decoder may make a text: memory for all of it is asked for.
 inline constexpr std::size_t most_growth = 64;
 
 /// A part of the settings; null if absent.
@@ -54,7 +54,7 @@ std::string type_of(const io::JsonView& part);
 [[noreturn]] void fail_part(const std::string& where, std::string_view part, std::string_view found,
                             std::string_view known);
 
-/// Adds the steps of a normaliser, none of null.
+/// Adds the steps of a normalizer, none of null.
 void read_normalizer(const io::JsonView& part, Normalizer& result);
 
 /// Adds the stages of a pre-tokenizer, those of Metaspace to the marks, and returns whether it has ByteLevel, which
@@ -85,7 +85,7 @@ void read_post_processor(const io::JsonView& part, SpecialFrame& frame);
 TokenizerDocument parse_tokenizer_json(std::string_view text, std::string where);
 
 /// The model that a document describes.
-/// Throws   FormatError for an unsupported model, normaliser, pre-tokenizer or decoder
+/// Throws   FormatError for an unsupported model, normalizer, pre-tokenizer or decoder
 std::unique_ptr<BpeModel> bpe_model(TokenizerDocument&& document);
 
 /// A tokenizer.json: the settings with the model's vocabulary and merges.

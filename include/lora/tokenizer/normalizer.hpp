@@ -38,7 +38,7 @@ class Normalizer {
   /// is where the text begins, what replaces something where its last code point began; else as unicode::to_nfc says.
   unicode::Normalized operator()(std::string_view text, bool first = true) const;
 
-  /// At most how many times its bytes a text has afterwards that had `growth` times as many before. Above 2³² it is
+  /// At most how many times its bytes a text has afterward that had `growth` times as many before. Above 2³² it is
   /// 2³².
   std::size_t growth(std::size_t growth = 1) const;
 

@@ -41,7 +41,7 @@ struct TokenizerParts {
   std::unique_ptr<TokenModel> model;
   std::unordered_map<std::int32_t, AddedToken> added;
   std::unordered_map<std::string, std::int32_t> added_ids;
-  AddedTokenFinder raw, normalized;  ///< find added tokens in the original and the normalised text
+  AddedTokenFinder raw, normalized;  ///< find added tokens in the original and the normalized text
   SpecialFrame frame;
   std::optional<std::int32_t> bos, eos, pad;
   bool split_special_tokens = false;  ///< special tokens in a text are cut like other words
@@ -52,7 +52,7 @@ struct TokenizerParts {
   Index size = 0;
 
   /// What to save: files to copy or, without any, a tokenizer.json with these settings or a tokenizer.model.
-  std::vector<std::filesystem::path> sources;
+  std::vector<io::Path> sources;
   io::Json settings;
   const BpeModel* bpe = nullptr;
   const SentencePieceModel* pieces = nullptr;
@@ -105,7 +105,7 @@ struct ChatTemplates {
 /// Those of the files, chat_template.jinja and what lies in additional_chat_templates, or where there are none of the
 /// entry in tokenizer_config.json.
 /// Source   transformers 5, PreTrainedTokenizerBase._from_pretrained, get_chat_template
-ChatTemplates read_chat_templates(const std::filesystem::path& folder, const io::JsonView& config);
+ChatTemplates read_chat_templates(const io::Path& folder, const io::JsonView& config);
 
 /// Takes the spaces away that tokenizers of words put before punctuation, as transformers does.
 std::string without_extra_spaces(std::string text);

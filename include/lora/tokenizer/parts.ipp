@@ -105,7 +105,7 @@ LORA_INLINE void TokenizerParts::finish() {
 }
 
 /// The `tokenizers` library leaves a token out of what it decodes if a special one was declared with the text that it
-/// has once it is normalised: if that is another text, it stays, although it is special.
+/// has once it is normalized: if that is another text, it stays, although it is special.
 LORA_INLINE void TokenizerParts::settle_special() {
   std::set<std::string_view> declared;
   for (const auto& [content, id] : added_ids)
@@ -190,16 +190,16 @@ LORA_INLINE NamedTemplates templates_in(const io::JsonView& config) {
 }
 
 /// The .jinja files of a folder, by their names.
-LORA_INLINE NamedTemplates templates_in(const std::filesystem::path& folder) {
+LORA_INLINE NamedTemplates templates_in(const io::Path& folder) {
   NamedTemplates named;
   std::error_code none;
   if (!std::filesystem::is_directory(folder, none)) return named;
-  for (const std::filesystem::path& file : io::entries_of(folder))
+  for (const io::Path& file : io::entries_of(folder))
     if (file.extension() == ".jinja") named[file.stem().native()] = io::read_file(file);
   return named;
 }
 
-LORA_INLINE ChatTemplates read_chat_templates(const std::filesystem::path& folder, const io::JsonView& config) {
+LORA_INLINE ChatTemplates read_chat_templates(const io::Path& folder, const io::JsonView& config) {
   NamedTemplates named = templates_in(folder / "additional_chat_templates");
   const bool plain_apart = named.contains("default"), others_apart = named.size() > (plain_apart ? 1u : 0u);
   if (const auto file = folder / "chat_template.jinja"; io::is_there(file))

@@ -82,7 +82,7 @@ class WordPattern {
 /// Splits a text into words in stages, each splitting the pieces of the previous one.
 class PreTokenizer {
  public:
-  /// What happens to a match: a piece of its own, removed, merged with a neighbour, or with adjacent matches.
+  /// What happens to a match: a piece of its own, removed, merged with a neighbor, or with adjacent matches.
   enum class Behavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
 
   struct Stage {

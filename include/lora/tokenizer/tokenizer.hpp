@@ -32,18 +32,18 @@ class Tokenizer {
  public:
   struct Encoding {
     std::vector<std::int32_t> ids;
-    /// The byte offset of each token in the original (not the normalised) text; for a token that begins inside a code
+    /// The byte offset of each token in the original (not the normalized) text; for a token that begins inside a code
     /// point, the offset of the code point.
     std::vector<std::size_t> begins;
   };
 
   /// A model folder, with tokenizer.json or tokenizer.model.
   /// Throws   IoError, FormatError
-  static Tokenizer from_folder(const std::filesystem::path& folder);
+  static Tokenizer from_folder(const io::Path& folder);
 
   /// A tokenizer.json or tokenizer.model alone, ignoring the files next to it.
   /// Throws   IoError, FormatError
-  static Tokenizer from_file(const std::filesystem::path& file);
+  static Tokenizer from_file(const io::Path& file);
 
   /// The text of a tokenizer.json; `where` names it in errors.
   /// Throws   FormatError
@@ -103,12 +103,12 @@ class Tokenizer {
 
   /// Writes files from which this and other programs can load the tokenizer: copies of the original files, or files
   /// made from GGUF metadata.
-  void save(const std::filesystem::path& folder) const;
+  void save(const io::Path& folder) const;
 
  private:
   explicit Tokenizer(std::shared_ptr<const detail::TokenizerParts> parts) : parts_(std::move(parts)) {}
 
-  static TokenizerDocument read_document(const std::filesystem::path& file);
+  static TokenizerDocument read_document(const io::Path& file);
   static Tokenizer finish(std::unique_ptr<detail::TokenizerParts> parts);
 
   /// A part of the text between added tokens, which begins at byte `offset`.

@@ -7,7 +7,7 @@
 
 namespace lora::tokenizer {
 
-LORA_INLINE Tokenizer Tokenizer::from_folder(const std::filesystem::path& folder) {
+LORA_INLINE Tokenizer Tokenizer::from_folder(const io::Path& folder) {
   const bool json = io::is_there(folder / "tokenizer.json");
   const bool pieces = io::is_there(folder / "tokenizer.model");
   if (!json && !pieces) fail<IoError>("no tokenizer.json and no tokenizer.model in ", folder.native());
@@ -38,7 +38,7 @@ LORA_INLINE Tokenizer Tokenizer::from_folder(const std::filesystem::path& folder
   return finish(std::move(parts));
 }
 
-LORA_INLINE Tokenizer Tokenizer::from_file(const std::filesystem::path& file) {
+LORA_INLINE Tokenizer Tokenizer::from_file(const io::Path& file) {
   auto parts = file.extension() == ".model" ? detail::parts_of_pieces(io::read_file(file), file.native())
                                             : detail::parts_of_document(read_document(file));
   parts->sources = {file};
@@ -117,7 +117,7 @@ LORA_INLINE std::uint64_t Tokenizer::saved_bytes() const {
   return parts_->sources.empty() ? bytes_of_token * static_cast<std::uint64_t>(vocab_size()) : bytes;
 }
 
-LORA_INLINE void Tokenizer::save(const std::filesystem::path& folder) const {
+LORA_INLINE void Tokenizer::save(const io::Path& folder) const {
   io::create_folders(folder);
   for (const auto& source : parts_->sources) io::copy_file(source, folder / source.filename());
   if (parts_->template_apart) io::write_file(folder / "chat_template.jinja", std::string_view(parts_->chat_template));
@@ -129,7 +129,7 @@ LORA_INLINE void Tokenizer::save(const std::filesystem::path& folder) const {
   io::write_json(folder / "tokenizer_config.json", detail::tokenizer_config_json(*parts_));
 }
 
-LORA_INLINE TokenizerDocument Tokenizer::read_document(const std::filesystem::path& file) {
+LORA_INLINE TokenizerDocument Tokenizer::read_document(const io::Path& file) {
   const io::MappedFile mapped(file);
   const auto bytes = mapped.bytes();
   return parse_tokenizer_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file.native());

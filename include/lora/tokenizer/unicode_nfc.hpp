@@ -13,7 +13,7 @@
 
 namespace lora::tokenizer::unicode {
 
-/// A normalised text and, for each byte of it, the offset of the corresponding code point in the original.
+/// A normalized text and, for each byte of it, the offset of the corresponding code point in the original.
 struct Normalized {
   std::string text;
   std::vector<std::size_t> begins;
@@ -39,7 +39,7 @@ inline constexpr char32_t leading_count = 19, vowel_count = 21, trailing_count =
 /// Whether the text is certainly in NFC: nothing below U+0300 changes.
 bool is_plainly_nfc(std::string_view text);
 
-/// Normalises to NFC, with the tables of the `tokenizers` library. The text must be valid UTF-8.
+/// Normalizes to NFC, with the tables of the `tokenizers` library. The text must be valid UTF-8.
 /// Offsets: a composed code point has the offset of its first part, an inserted one that of the code point before it;
 /// reordered marks count in their new order.
 Normalized to_nfc(std::string_view text);

@@ -42,7 +42,7 @@ void add_records(std::vector<std::pair<std::string, Index>>& counts, comm::Ranks
 
 }  // namespace detail
 
-/// Adds the classes of a step's records that were learnt from, in part `part` of a curriculum. `units`: this rank's.
+/// Adds the classes of a step's records that were learned from, in part `part` of a curriculum. `units`: this rank's.
 /// `label_of(record)`: its class.
 template <class LabelOf>
 void add_drawn(run::RunState& state, const Plan::CurriculumPart& part, comm::Ranks& ranks,
@@ -62,15 +62,15 @@ void add_drawn(run::RunState& state, const Plan::CurriculumPart& part, comm::Ran
   });
 }
 
-/// Adds the files of a step's records that were learnt from; `names` is empty where they are not counted. `units`: this
-/// rank's. `file_of(record)`: the number of its file.
+/// Adds the files of a step's records that were learned from; `names` is empty where they are not counted. `units`:
+/// this rank's. `file_of(record)`: the number of its file.
 template <class FileOf>
 void add_files(run::RunState& state, std::span<const std::string> names, comm::Ranks& ranks,
                std::span<const std::vector<data::Batch>> units, const FileOf& file_of) {
-  state.learnt_of_files.resize(names.size());  // of an earlier version's checkpoint: counted from there on
-  for (std::size_t i = 0; i < names.size(); ++i) state.learnt_of_files[i].first = names[i];
+  state.learned_of_files.resize(names.size());  // of an earlier version's checkpoint: counted from there on
+  for (std::size_t i = 0; i < names.size(); ++i) state.learned_of_files[i].first = names[i];
   if (names.empty()) return;
-  detail::add_records(state.learnt_of_files, ranks, units,
+  detail::add_records(state.learned_of_files, ranks, units,
                       [&](Index record) { return std::optional(static_cast<std::size_t>(file_of(record))); });
 }
 

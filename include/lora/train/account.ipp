@@ -47,12 +47,12 @@ LORA_INLINE run::StepMetrics metrics_of(const run::RunState& state, const StepRe
   if (state.loss_scale) metrics.loss_scale = result.loss_scale;
   metrics.tokens = result.tokens;
   if (result.computed_tokens < result.tokens) metrics.computed_tokens = result.computed_tokens;
-  metrics.labelled_tokens = result.labelled;
+  metrics.labeled_tokens = result.labeled;
   metrics.tokens_per_second = seconds > 0 ? static_cast<double>(result.tokens) / seconds : 0;
   metrics.peak_memory_gib = run::peak_memory_gib();
   if (!state.drawn.empty() && state.drawn.back().to_step == state.step)
     metrics.mix = shares_of(state.drawn.back().counts);
-  metrics.datasets = shares_of(state.learnt_of_files);
+  metrics.datasets = shares_of(state.learned_of_files);
   return metrics;
 }
 
@@ -116,7 +116,7 @@ LORA_INLINE run::RunMetrics lasting_metrics(const run::RunState& state, const Pl
   if (state.ended_early) metrics.ended_early = state.out_of_patience ? "early_stopping_patience" : "the program";
   metrics.curriculum = state.drawn;
   metrics.absent_class_field = absent_class_field;
-  metrics.files = state.learnt_of_files;
+  metrics.files = state.learned_of_files;
   for (std::size_t i = 0; plan.stages().size() > 1 && i < plan.stages().size(); ++i) {
     const Index begin = plan.begin_of(i), end = plan.end_of(i);
     if (begin >= state.step) break;

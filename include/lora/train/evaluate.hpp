@@ -18,9 +18,9 @@ namespace lora::train {
 /// The loss of one record of a data set.
 struct RecordLoss {
   double loss_sum = 0;  ///< Σ −log p
-  Index labelled = 0;
+  Index labeled = 0;
 
-  double loss() const { return loss_sum / static_cast<double>(labelled); }
+  double loss() const { return loss_sum / static_cast<double>(labeled); }
 };
 
 /// Splits a long record into windows of at most `window` tokens with a stride of half a window. Each label is scored
@@ -62,7 +62,7 @@ class BatchSums {
 
 /// Evaluates example_of(0 … count − 1), encoded without a cutoff. A single rank stops within a batch; several agree on
 /// a stop once each has had one. Ranks that gather layers from each other make passes together. Throws   FormatError if
-/// no token is labelled
+/// no token is labeled
 template <AnyDevice D, class T, class ExampleOf>
 model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, ExampleOf&& example_of,
                            const EvaluationOptions& options) {
@@ -74,7 +74,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   BatchSums sums(ranks);
   std::vector<data::Example> batch;
   std::vector<Index> records;  // of the batch's sequences
-  std::vector<double> losses;  // of the batch's labelled rows
+  std::vector<double> losses;  // of the batch's labeled rows
   std::vector<RecordLoss>* const each = options.each;
   if (each != nullptr) each->assign(static_cast<std::size_t>(count), {});
   const bool together = ranks.size() > 1;
@@ -97,7 +97,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
         RecordLoss& record =
             (*each)[static_cast<std::size_t>(records[static_cast<std::size_t>(rows.sequence_index[row])])];
         record.loss_sum += losses[next++];
-        ++record.labelled;
+        ++record.labeled;
       }
     }
     batch.clear();
@@ -116,7 +116,7 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
     ++totals.records;
     totals.tokens += static_cast<Index>(example.tokens.size());
     for (data::Example& part : windows_of(example, options.window)) {
-      if (part.labelled() == 0) continue;
+      if (part.labeled() == 0) continue;
       batch.push_back(std::move(part));
       records.push_back(i);
       if (std::ssize(batch) < options.batch) continue;
@@ -128,8 +128,8 @@ model::Evaluation evaluate(D& dev, model::Decoder<D, T>& decoder, Index count, E
   if (sums.waits()) decoder.pass_without_batch(dev, false);
   if (together && sums.waiting_ranks() > 0) totals.stopped = totals.stopped || is_told();  // of the last round
   sums.add_to(totals);
-  if (!totals.stopped && totals.labelled == 0)
-    fail<FormatError>("nothing to evaluate: none of ", count, " records has a labelled token");
+  if (!totals.stopped && totals.labeled == 0)
+    fail<FormatError>("nothing to evaluate: none of ", count, " records has a labeled token");
   return totals;
 }
 

@@ -28,7 +28,7 @@ LORA_INLINE std::vector<data::Example> windows_of(const data::Example& example, 
 
 LORA_INLINE void BatchSums::add(const model::Evaluation& batch) {
   sums_.push_back(batch.loss_sum);
-  sums_.push_back(static_cast<double>(batch.labelled));
+  sums_.push_back(static_cast<double>(batch.labeled));
   sums_.push_back(static_cast<double>(batch.correct));
   sums_.push_back(static_cast<double>(batch.computed_tokens));
 }
@@ -45,7 +45,7 @@ LORA_INLINE void BatchSums::add_to(model::Evaluation& totals) const {
   for (Index batch = 0; batch < batches_; ++batch) {
     const auto at = all.begin() + begins[static_cast<std::size_t>(batch % size)] + batch / size * numbers;
     totals.loss_sum += at[0];
-    totals.labelled += static_cast<Index>(at[1]);
+    totals.labeled += static_cast<Index>(at[1]);
     totals.correct += static_cast<Index>(at[2]);
     totals.computed_tokens += static_cast<Index>(at[3]);
   }

@@ -25,7 +25,7 @@ class GradientSum {
 
   virtual ~GradientSum() = default;
 
-  /// Afterwards the parameters hold the gradient of the whole step, on each rank its own shares (ParamStore::grad_of).
+  /// Afterward the parameters hold the gradient of the whole step, on each rank its own shares (ParamStore::grad_of).
   virtual void run(D& dev, const Form& form) = 0;
 
   Index units() const { return whole_.end; }
@@ -48,7 +48,7 @@ class GradientSum {
   comm::Units whole_;
 };
 
-/// Each rank holds whole gradients. It forms neighbouring units, and those nodes of the tree of which it has all units;
+/// Each rank holds whole gradients. It forms neighboring units, and those nodes of the tree of which it has all units;
 /// then each gets its share of all nodes and adds these up. A rank's only unit lies where it is formed and takes no
 /// memory.
 template <AnyDevice D, class T>
@@ -86,7 +86,7 @@ class WholeGradients final : public GradientSum<D, T> {
     } else {
       for (std::size_t i = 0; i < own_nodes.size(); ++i) form_node(dev, nodes_[own_nodes[i]], i, form);
     }
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group) {
       const nn::GroupSize& size = params_.size(group);
       if (size.trained == 0) continue;
@@ -142,7 +142,7 @@ class WholeGradients final : public GradientSum<D, T> {
   }
 
   void clear(D& dev) {
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     params_.zero_grad(dev);
   }
 
@@ -161,13 +161,13 @@ class WholeGradients final : public GradientSum<D, T> {
       return take(dev, place, true);
     }
     form_node(dev, second, place + 1, form);
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group)
       if (!slab(place, group).empty()) kernel::convert(dev, slab(place + 1, group), slab(place, group), 1, true);
   }
 
   void take(D& dev, std::size_t place, bool add) {
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group)
       if (const auto grad = params_.slab(group).grad; !grad.empty())
         kernel::convert(dev, grad, slab(place, group), 1, add);

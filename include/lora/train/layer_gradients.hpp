@@ -34,7 +34,7 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
   void run(D& dev, const Form& form) override {
     prepare(dev);
     {
-      const Span phase(dev, Profile::Kind::phase, "update");
+      const ProfileScope phase(dev, Profile::Kind::phase, "update");
       params_.zero_grad(dev);
     }
     const comm::OwnUnits own = this->own();
@@ -46,7 +46,7 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
       give_layers_above(dev, -1);
       for (const Index apart : {nn::before_layers, nn::behind_layers}) give(dev, apart);
     }
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     for (auto bits = static_cast<std::uint64_t>(whole_.end); std::popcount(bits) > 1; bits &= bits - 1)
       for (Index group = 0; group < params_.groups(); ++group)
         if (const auto depth = static_cast<std::size_t>(std::popcount(bits)); !sum(depth - 1, group).empty())
@@ -63,7 +63,7 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
 
   // The gradients of a layer, or of what belongs to none: from all units of this round to their owners.
   void give(D& dev, Index layer) {
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     for (Index group = 0; group < params_.groups(); ++group) {
       const auto& buckets = params_.size(group).buckets;
       for (std::size_t i = 0; i < buckets.size(); ++i)

@@ -96,9 +96,9 @@ class Loop {
 
   void step() {
     const auto begin = Clock::now();
-    const Span whole(dev_, Profile::Kind::step, "step");
+    const ProfileScope whole(dev_, Profile::Kind::step, "step");
     const PreparedStep prepared = [&] {
-      const Span waiting(dev_, Profile::Kind::phase, "data");
+      const ProfileScope waiting(dev_, Profile::Kind::phase, "data");
       return upcoming_.take(state_.step);
     }();
     const Units units(prepared.units);
@@ -112,7 +112,7 @@ class Loop {
     tell_step(result, applies, prepared.plan.learning_rate, begin);
   }
 
-  /// Adds the records of a step that were learnt from to what the state counts.
+  /// Adds the records of a step that were learned from to what the state counts.
   void count(Index step, Units units) {
     const inputs::RunData& data = run_.data;
     if (const auto part = run_.plan.curriculum_part(step); part)
@@ -152,7 +152,7 @@ class Loop {
   bool is_usable(const StepResult& result, Units units) {
     const std::string name = concat("step ", state_.step + 1);
     if (!result.has_labels()) {
-      lora::log::warn(name, " has no labelled token and is skipped");
+      lora::log::warn(name, " has no labeled token and is skipped");
       return false;
     }
     if (result.finite()) return true;
@@ -165,15 +165,15 @@ class Loop {
     std::string what = describe_non_finite(state_.step + 1, result, units, run_.data.train());
     if (state_.loss_scale) what += "; float16 ends at 65504, dtype bfloat16 and float32 don't";
     if (run_.config.on_non_finite != "skip") fail_after_saving(what);
-    lora::log::warn(what, state_.skipped == 0 ? spoilt() : "", "; the step is skipped");
+    lora::log::warn(what, state_.skipped == 0 ? spoiled() : "", "; the step is skipped");
     ++state_.skipped;
     return false;
   }
 
-  std::string spoilt() { return spoilt_weight(dev_, run_.config, run_.source, state_.updates); }
+  std::string spoiled() { return spoiled_weight(dev_, run_.config, run_.source, state_.updates); }
 
   [[noreturn]] void fail_after_saving(const std::string& what) {
-    const std::string cause = spoilt();
+    const std::string cause = spoiled();
     try {
       save();
     } catch (const NonFiniteError& error) {  // the weights hold it already, of the base or since an earlier step

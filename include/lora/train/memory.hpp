@@ -153,21 +153,21 @@ double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vecto
 /// For a model whose layers [0, `recomputed`) are checkpointed, and of which that trains now. Activations are exact,
 /// and so is the part of the workspace that modules take. That of kernels is bounded by kernel::Buffers: on the
 /// processors the workspace is never below the peak, and above it by no more than a third and 0.75 MiB a thread. Shapes
-/// N `rows`, of which n `labelled`; letters as in the design. `trees`: sequences may have rows in common
+/// N `rows`, of which n `labeled`; letters as in the design. `trees`: sequences may have rows in common
 template <AnyDevice D, class T>
-MemoryForecast forecast_memory(const MemoryBasis& basis, Index rows, Index labelled, Index recomputed,
+MemoryForecast forecast_memory(const MemoryBasis& basis, Index rows, Index labeled, Index recomputed,
                                const model::Trained& trains = {}, bool trees = false) {
   const auto shape = model::shape_of<D, T>(basis.model, trains, recomputed);
-  return {basis.weights, model::training_footprint<D, T>(basis.machine, shape, rows, labelled),
+  return {basis.weights, model::training_footprint<D, T>(basis.machine, shape, rows, labeled),
           kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows, trees))};
 }
 
 /// For an evaluation, which saves nothing between layers.
 /// Shapes   as above
 template <AnyDevice D, class T>
-MemoryForecast forecast_evaluation(const MemoryBasis& basis, Index rows, Index labelled, bool trees = false) {
+MemoryForecast forecast_evaluation(const MemoryBasis& basis, Index rows, Index labeled, bool trees = false) {
   const auto shape = model::shape_of<D, T>(basis.model);
-  return {basis.weights, model::evaluation_footprint<D, T>(basis.machine, shape, rows, labelled),
+  return {basis.weights, model::evaluation_footprint<D, T>(basis.machine, shape, rows, labeled),
           kernel::Buffers<D>::template most<T>(basis.machine.kernels, model::extents_of(shape, rows, trees))};
 }
 
@@ -181,7 +181,7 @@ double cache_bytes(const model::Config& config, Index length) {
 /// The largest micro-batch that a run can have, from the longest records.
 struct LargestBatch {
   Index rows = 0;
-  Index labelled = 0;   ///< estimated from the share of labelled rows
+  Index labeled = 0;    ///< estimated from the share of labeled rows
   Index longest = 0;    ///< record, of an evaluation
   bool shares = false;  ///< sequences may have rows in common
 };

@@ -21,9 +21,9 @@ LORA_INLINE LargestBatch largest_batch(const data::EncodeSummary& records, const
   const Index rows = std::min(filled, std::max(longest, left));
   if (records.tokens() == 0) return {};
   const double share =
-      std::max(shared.labelled, static_cast<double>(records.labelled()) / static_cast<double>(records.tokens()));
+      std::max(shared.labeled, static_cast<double>(records.labeled()) / static_cast<double>(records.tokens()));
   return {.rows = rows,
-          .labelled = static_cast<Index>(std::ceil(share * static_cast<double>(rows))),
+          .labeled = static_cast<Index>(std::ceil(share * static_cast<double>(rows))),
           .shares = limit.shares};
 }
 
@@ -33,7 +33,7 @@ LORA_INLINE LargestBatch largest_evaluation(const data::EncodeSummary& records, 
   // The stride is half a window, so a token is in at most two windows.
   const Index all = records.length_at(1) > window ? 2 * records.tokens() : records.tokens();
   const Index rows = std::min(longest * sequences, all);
-  const double share = static_cast<double>(records.labelled()) / static_cast<double>(records.tokens());
+  const double share = static_cast<double>(records.labeled()) / static_cast<double>(records.tokens());
   return {rows, static_cast<Index>(std::ceil(share * static_cast<double>(rows))), records.length_at(1)};
 }
 

@@ -68,7 +68,7 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
   const Index layers = basis.model.config.num_hidden_layers;
   MemoryForecast evaluating;
   if (evaluation.rows > 0)
-    evaluating = forecast_evaluation<D, T>(basis, evaluation.rows, evaluation.labelled, config.shares_prefixes());
+    evaluating = forecast_evaluation<D, T>(basis, evaluation.rows, evaluation.labeled, config.shares_prefixes());
   const double sums = sums_memory<T>(
       basis.model.parameters().sizes(trains ? trains : model::Trained([](std::string_view) { return true; })),
       config.step_units, basis.ranks);
@@ -80,7 +80,7 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
   if (evaluation.rows > 0 && config.eval_predict)
     evaluating.workspace += cache_bytes<T>(basis.model.config, evaluation.longest + config.answer_tokens());
   const auto plan = [&](Index count) {
-    auto training = forecast_memory<D, T>(basis, batch.rows, batch.labelled, count, trains, batch.shares);
+    auto training = forecast_memory<D, T>(basis, batch.rows, batch.labeled, count, trains, batch.shares);
     training.workspace = std::max({training.workspace, values, on_host ? 0 : gathered});
     training.workspace += sums;
     MemoryPlan result = start;

@@ -24,7 +24,7 @@ std::string describe_non_finite(Index step, const StepResult& result, std::span<
 /// The weight that may be the cause, as the end of a sentence: one that is not finite or, before the first update, the
 /// largest. Reads all weights. Empty of a model that training from scratch began with.
 template <AnyDevice D>
-std::string spoilt_weight(D& dev, const settings::Config& config, const model::Source& source, Index updates) {
+std::string spoiled_weight(D& dev, const settings::Config& config, const model::Source& source, Index updates) {
   if (source.is_initial()) return {};
   std::optional<model::AdapterFiles> start;
   if (!config.adapter_name_or_path.empty())

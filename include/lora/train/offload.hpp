@@ -93,7 +93,7 @@ inline void expect_host_has(double needed, double present, std::size_t available
   if (needed - present > static_cast<double>(available))
     fail<ConfigError>("key offload: the optimizer's state needs ", size_text(static_cast<std::size_t>(needed)),
                       " of the host's memory, but ", size_text(static_cast<std::size_t>(present) + available),
-                      " are available; allowed: none or params, or more memory");
+                      " are available; allowed: none or params");
 }
 
 /// Logs how the layers come, where they are streamed or shared out. `held`: bytes of the values of what trains that

@@ -16,6 +16,7 @@
 #include "lora/core/log.hpp"
 #include "lora/data/record_list.hpp"
 #include "lora/inputs/records.hpp"
+#include "lora/io/path.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/run_state.hpp"

@@ -40,7 +40,7 @@ LORA_INLINE void Plan::fit_to(const inputs::Records& records) {
       for (const data::Batch& batch : records.micro_batches(unit, stage.limit)) {
         rows = std::max(rows, ratio(batch.rows(), batch.sequence_tokens));
         if (batch.rows() < batch.sequence_tokens)
-          stage.shared.labelled = std::max(stage.shared.labelled, ratio(batch.labelled, batch.rows()));
+          stage.shared.labeled = std::max(stage.shared.labeled, ratio(batch.labeled, batch.rows()));
       }
     if (rows > 0) stage.shared.rows = rows;
   }
@@ -177,7 +177,7 @@ LORA_INLINE Plan plan_of(const settings::Config& config, const data::Sequences& 
       fail<ConfigError>("key stages: ", settings::stage_name(config, i), " would end with ",
                         by_epochs ? concat("epoch ", epochs) : concat("step ", end), ", but it begins after ",
                         by_epochs ? concat("epoch ", epoch) : concat("step ", begin),
-                        "; allowed: a later end. A stage begins with an epoch of its own");
+                        "; allowed: a later end; hint: a stage begins with an epoch of its own");
     Stage& stage = stages.emplace_back(stage_of(own, end - begin));
     if (i < trains.size()) stage.trains = trains[i];
     if (own.use_curriculum && classes != nullptr) try {

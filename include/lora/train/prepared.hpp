@@ -6,6 +6,7 @@
 #include "lora/cpu/threads.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/inputs/run_data.hpp"
+#include "lora/io/path.hpp"
 #include "lora/model/blueprint.hpp"
 #include "lora/model/weights.hpp"
 #include "lora/run/earlier_run.hpp"

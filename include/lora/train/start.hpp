@@ -14,6 +14,7 @@
 #include "lora/core/precision.hpp"
 #include "lora/data/encode.hpp"
 #include "lora/inputs/records.hpp"
+#include "lora/io/path.hpp"
 #include "lora/model/decoder.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/environment.hpp"

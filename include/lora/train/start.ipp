@@ -25,7 +25,7 @@ LORA_INLINE void say_curriculum(const data::Curriculum& curriculum, Index first_
   for (const std::string& label : curriculum.missing())
     missing += (missing.empty() ? "" : ", ") + settings::in_line(label);
   if (!missing.empty())
-    log::warn("no record is labelled ", missing, ": ", curriculum.missing().size() == 1 ? "its share" : "their shares",
+    log::warn("no record is labeled ", missing, ": ", curriculum.missing().size() == 1 ? "its share" : "their shares",
               " of the curriculum ", curriculum.missing().size() == 1 ? "goes" : "go", " to the others");
   if (curriculum.left_out() > 0)
     log::warn(curriculum.left_out(), " records have a label of no mix, or none, and are not drawn");
@@ -108,7 +108,7 @@ LORA_INLINE void say_sharing(const settings::Config& config, const StepWork& ste
   if (!config.share_prefixes.value_or(false) || step.sequences == 0 || step.rows < step.tokens) return;
   log::warn("share_prefixes: nothing is shared in the first steps: no sequences of a micro-batch have ",
             data::least_shared, " tokens or more in common, from the first one on and without the last before what is ",
-            "learnt; ",
+            "learned; ",
             config.shares_gradients()
                 ? concat("with zero_stage ", config.zero_stage, " without max_tokens_per_micro_batch ",
                          "per_device_train_batch_size of them meet in one")
@@ -122,7 +122,7 @@ LORA_INLINE void say_start(const settings::Config& config, const model::Blueprin
   log::info("data: ", records.text());
   if (records.left_out() > 0)
     log::warn(records.complete() ? "" : "about ", records.left_out(), " of ", records.records(),
-              " records have no labelled token and are left out, ", records.lost(), " of them because of ",
+              " records have no labeled token and are left out, ", records.lost(), " of them because of ",
               "cutoff_len ", settings::longest_cutoff(config));
   inputs::warn_of_length(model.config, records.length_at(1), "the longest record has");
   const nn::ParamTable params = model.parameters();

@@ -27,15 +27,15 @@ namespace lora::train {
 
 /// What the gradient of one optimizer step came to.
 struct StepResult {
-  double loss = 0;            ///< Σ −log p / labelled
+  double loss = 0;            ///< Σ −log p / labeled
   double grad_norm = 0;       ///< before clipping
   double loss_scale = 1;      ///< that the gradient still has
   Index tokens = 0;           ///< of its sequences
   Index computed_tokens = 0;  ///< fewer where sequences have rows in common
-  Index labelled = 0;
+  Index labeled = 0;
 
   /// A step without labels, or whose loss or gradient is NaN or infinite, must not change anything.
-  bool has_labels() const { return labelled > 0; }
+  bool has_labels() const { return labeled > 0; }
   bool finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
   /// In float16 a smaller loss scale may help.
   bool overflows() const { return has_labels() && std::isfinite(loss) && !std::isfinite(grad_norm); }
@@ -53,7 +53,7 @@ struct StepSharing {
 };
 
 /// One optimizer step after the other: gradients summed over micro-batches, units and ranks, then clipped and applied.
-///   loss = Σ −log p over the labelled tokens of all micro-batches / their number
+///   loss = Σ −log p over the labeled tokens of all micro-batches / their number
 template <AnyDevice D, class T>
 class Stepper {
  public:
@@ -122,26 +122,26 @@ class Stepper {
       for (const auto& unit : units)
         for (const auto& batch : unit) f(batch);
     };
-    Index tokens = 0, computed = 0, labelled = 0;
+    Index tokens = 0, computed = 0, labeled = 0;
     each_batch([&](const data::Batch& batch) {
       tokens += batch.sequence_tokens;
       computed += batch.rows();
-      labelled += batch.labelled;
+      labeled += batch.labeled;
     });
     StepResult result{.loss_scale = loss_scale};
-    const double counts[] = {static_cast<double>(tokens), static_cast<double>(computed), static_cast<double>(labelled)};
+    const double counts[] = {static_cast<double>(tokens), static_cast<double>(computed), static_cast<double>(labeled)};
     const auto all_counts = comm_.all_gather(std::span<const double>(counts));
     for (std::size_t i = 0; i < all_counts.size(); i += 3) {
       result.tokens += static_cast<Index>(all_counts[i]);
       result.computed_tokens += static_cast<Index>(all_counts[i + 1]);
-      result.labelled += static_cast<Index>(all_counts[i + 2]);
+      result.labeled += static_cast<Index>(all_counts[i + 2]);
     }
     if (!result.has_labels()) return result;
-    const double scale = 1 / static_cast<double>(result.labelled);
+    const double scale = 1 / static_cast<double>(result.labeled);
     // Never 0, which would switch dropout and noise off.
     const std::uint64_t random_key = mix_key(seed_, dropout_purpose, static_cast<std::uint64_t>(step)) | 1u;
     {
-      const Span phase(dev, Profile::Kind::phase, "update");
+      const ProfileScope phase(dev, Profile::Kind::phase, "update");
       kernel::fill(dev, sums(), 0.0);
     }
     gradients_->run(dev, [&](Index unit, nn::GradientHook<D>* hook) {
@@ -151,7 +151,7 @@ class Stepper {
       for (const auto& batch : units[static_cast<std::size_t>(place)])
         decoder_.train_micro_batch(dev, batch, loss_scale * scale, random_key, sums().row_slice(place, 1), hook);
     });
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     optim::add_squared_norm(dev, decoder_.params(), comm_, sums().row_slice(own.count(), 1));
     kernel::convert(dev, sums(), totals_.view());
     const auto read = to_host(dev, totals_.view());  // the step's one read
@@ -164,7 +164,7 @@ class Stepper {
 
   /// Applies a gradient that `accumulate` has just formed and that is finite.
   void update(D& dev, const StepResult& result, double learning_rate) {
-    const Span phase(dev, Profile::Kind::phase, "update");
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
     nn::ParamStore<D, T>& params = decoder_.params();
     const auto complete = [&](auto kind) {
       for (Index group = 0; group < params.groups(); ++group)
@@ -220,7 +220,7 @@ class Stepper {
       const std::size_t available = place.memory ? *place.memory : cpu::available_memory();
       if (needed > available)
         fail<ConfigError>("key offload: the optimizer's state needs ", size_text(needed), " of the host's memory, but ",
-                          size_text(available), " are available; allowed: none or params, or more memory");
+                          size_text(available), " are available; allowed: none or params");
       try {
         on_host_ = std::make_unique<OnHost>(dev, params, settings, groups(settings), shard, place.threads, piece);
       } catch (const DeviceError& error) {

@@ -21,7 +21,7 @@ struct StepBatches {
   struct Batch {
     Index rows = 0;
     Index tokens = 0;  ///< of its sequences
-    Index labelled = 0;
+    Index labeled = 0;
     double pairs = 0;                    ///< of a query and a key that it sees
     Index unit = 0;                      ///< of its step
     std::map<Index, double> windowed{};  ///< the pairs by a layer's window
@@ -57,7 +57,7 @@ StepWork step_work(const StepBatches& batches, const nn::Machine& machine, const
   StepWork step;
   for (const auto& batch : batches.batches) {
     const nn::WorkPass pass{.rows = batch.rows,
-                            .labelled = batch.labelled,
+                            .labeled = batch.labeled,
                             .pairs = batch.pairs,
                             .windowed = batch.windowed,
                             .element = sizeof(T),

@@ -21,7 +21,7 @@ LORA_INLINE StepBatches first_batches(Plan& plan, std::size_t stage, const input
       for (const data::Batch& batch : units[unit]) {
         StepBatches::Batch& one = result.batches.emplace_back(StepBatches::Batch{.rows = batch.rows(),
                                                                                  .tokens = batch.sequence_tokens,
-                                                                                 .labelled = batch.labelled,
+                                                                                 .labeled = batch.labeled,
                                                                                  .unit = static_cast<Index>(unit)});
         result.sequences += batch.sequences();
         one.pairs = kernel::visible_pairs(batch.segments, batch.segments);

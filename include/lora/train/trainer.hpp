@@ -12,6 +12,7 @@
 #include "lora/core/log.hpp"
 #include "lora/inputs/device.hpp"
 #include "lora/inputs/sampling.hpp"
+#include "lora/io/path.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/log_file.hpp"
 #include "lora/run/memory_use.hpp"
@@ -96,7 +97,7 @@ class TrainingRun {
   void restore(const run::Checkpoint& checkpoint);
   void take_folder(Beginning& from);
   void say_beginning(const Beginning& from);
-  void expect_learnt();
+  void expect_learned();
   run::RunMetrics metrics_of(const run::Throughput& speed, Index first, Clock::time_point start) const;
   std::vector<run::RankMetrics> rank_metrics(double peak_memory_gib) const;
   io::Path finish(run::RunMetrics& metrics, bool has_result);
@@ -169,7 +170,7 @@ RunResult TrainingRun<D, T>::run() {
     lora::log::info("stopped after step ", state_.step, " of ", prepared_.plan.total(), "; checkpoint ",
                     saving_.checkpoints().folder_of(state_.step).native());
   } else {
-    expect_learnt();
+    expect_learned();
     result.final_model = finish(result.metrics, from.has_result);
     if (!from.has_result) say_end(config, result.metrics, before + seconds_since(start));
   }
@@ -270,16 +271,16 @@ void TrainingRun<D, T>::say_beginning(const Beginning& from) {
 
 /// Throws   Error where no step has changed anything
 template <AnyDevice D, class T>
-void TrainingRun<D, T>::expect_learnt() {
+void TrainingRun<D, T>::expect_learned() {
   if (state_.updates > 0) return;
   constexpr std::string_view nothing = ": nothing was learned, and no final_model is written";
   if (state_.overflows > 0)
     fail<Error>("no step had a finite gradient at a loss scale from ", optim::LossScale().value, " down to ",
                 state_.loss_scale->value, nothing);
-  if (state_.skipped == 0 && state_.step > 0) fail<Error>("no step had a labelled token", nothing);
+  if (state_.skipped == 0 && state_.step > 0) fail<Error>("no step had a labeled token", nothing);
   if (state_.skipped > 0)
     fail<Error>("no step had a finite loss and gradient", nothing,
-                spoilt_weight(dev_, prepared_.config, prepared_.source, state_.updates));
+                spoiled_weight(dev_, prepared_.config, prepared_.source, state_.updates));
 }
 
 template <AnyDevice D, class T>

@@ -42,7 +42,7 @@ struct Touch {
 struct Task {
   std::string name;
   std::vector<Touch> touches;
-  std::function<int()> run;  // 0 or the error that the next synchronisation tells
+  std::function<int()> run;  // 0 or the error that the next synchronization tells
   bool launch = false;       // counts as one
   int casts = 0;
   double flops = 0;

@@ -95,9 +95,9 @@ struct Attention {
     if (mode == 2) to = std::min(to, i + 1);
     if (mode == 3) to = std::min(to, i + shift + 1);
     if (mode == 0 || mode == 4) {
-      const std::int64_t centre = mode == 4 ? i + shift : i;
-      if (before < centre) from = std::max(from, centre - before);
-      if (after < to) to = std::min(to, centre + after + 1);
+      const std::int64_t center = mode == 4 ? i + shift : i;
+      if (before < center) from = std::max(from, center - before);
+      if (after < to) to = std::min(to, center + after + 1);
     }
     return {std::min(from, std::max<std::int64_t>(to, 0)), std::max<std::int64_t>(to, 0)};
   }
@@ -949,7 +949,7 @@ int aclnnIncreFlashAttentionV4GetWorkspaceSize(
     const std::vector<Tensor> keys = op.inputs(key, "key", halves), values = op.inputs(value, "value", halves);
     for (const aclTensor* one : {pseShift, attenMask, dequantScale1, quantScale1, dequantScale2, quantScale2,
                                  quantOffset2, antiquantScale, antiquantOffset, blocktable, kvPaddingSize})
-      demand(one == nullptr, "masks, shifts, quantisation, pages and padding are not supported");
+      demand(one == nullptr, "masks, shifts, quantization, pages and padding are not supported");
     demand(blockSize == 0 && (innerPrecise == 0 || innerPrecise == 1), "blockSize or innerPrecise");
     if (inputLayout == nullptr) refuse("inputLayout is null", ACLNN_ERR_PARAM_NULLPTR);
     const std::string layout = inputLayout;

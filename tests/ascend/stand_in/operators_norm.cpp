@@ -8,7 +8,7 @@ using namespace stand_in;
 
 namespace {
 
-/// The shape with the normalised dimensions (the last ones, which gamma has) as 1.
+/// The shape with the normalized dimensions (the last ones, which gamma has) as 1.
 Dims outer_shape(const Tensor& x, const Tensor& gamma) {
   demand(gamma.rank() >= 1 && gamma.rank() <= x.rank() &&
              std::equal(gamma.shape.begin(), gamma.shape.end(), x.shape.end() - gamma.rank()),
@@ -23,8 +23,8 @@ void check_gamma(const Tensor& x, const Tensor& gamma) {
          std::string("gamma is ") + name_of(gamma.type) + " and x " + name_of(x.type));
 }
 
-/// Normalises rows in place and says what with.
-std::vector<double> normalise(std::vector<double>& rows, const std::vector<double>& gamma, double epsilon) {
+/// Normalizes rows in place and says what with.
+std::vector<double> normalize(std::vector<double>& rows, const std::vector<double>& gamma, double epsilon) {
   const std::size_t width = gamma.size(), count = width == 0 ? 0 : rows.size() / width;
   std::vector<double> factors(count);
   for (std::size_t r = 0; r < count; ++r) {
@@ -53,7 +53,7 @@ int aclnnRmsNormGetWorkspaceSize(const aclTensor* x, const aclTensor* gamma, dou
     need_shape(rstd, outer_shape(in, scale));
     op.kernel([=](const Launch& launch) {
       std::vector<double> rows = launch(in).read();
-      const std::vector<double> factors = normalise(rows, launch(scale).read(), epsilon);
+      const std::vector<double> factors = normalize(rows, launch(scale).read(), epsilon);
       launch(out).write(rows);
       launch(rstd).write(factors);
     });
@@ -83,8 +83,8 @@ int aclnnAddRmsNormGetWorkspaceSize(const aclTensor* x1, const aclTensor* x2, co
       const std::vector<double> more = launch(b).read(), factor = launch(scale).read();
       for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += more[i];
       launch(sum).write(rows);
-      rows = launch(sum).read();  // what is normalised is the sum as it is stored
-      const std::vector<double> factors = normalise(rows, factor, epsilon);
+      rows = launch(sum).read();  // what is normalized is the sum as it is stored
+      const std::vector<double> factors = normalize(rows, factor, epsilon);
       launch(out).write(rows);
       launch(rstd).write(factors);
     });

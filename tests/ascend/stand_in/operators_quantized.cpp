@@ -1,4 +1,4 @@
-/// Products with quantised weights: y = x @ ((weight + offset) · scale) + bias.
+/// Products with quantized weights: y = x @ ((weight + offset) · scale) + bias.
 #include "operator.hpp"
 #include "product.hpp"
 
@@ -21,7 +21,7 @@ int multiply(const char* name, const aclTensor* x, const aclTensor* weight, cons
     const Tensor a = op.input(x, "x", halves), packed = op.input(weight, "weight", {ACL_INT8, ACL_INT4, ACL_INT32});
     const Tensor scale = op.input(antiquantScale, "antiquantScale", halves);
     const Tensor offset = op.optional_input(antiquantOffsetOptional, "antiquantOffsetOptional", halves);
-    demand(quantScaleOptional == nullptr && quantOffsetOptional == nullptr, "quantised results are not supported");
+    demand(quantScaleOptional == nullptr && quantOffsetOptional == nullptr, "quantized results are not supported");
     const Tensor bias = op.optional_input(biasOptional, "biasOptional", {a.type == ACL_BF16 ? ACL_FLOAT : ACL_FLOAT16});
     const Tensor out = op.output(y, "y", halves);
     demand(innerPrecise == 0 || innerPrecise == 1, "innerPrecise " + std::to_string(innerPrecise));

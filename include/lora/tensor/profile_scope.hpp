@@ -15,19 +15,19 @@ namespace lora {
 /// costs one check for null; the end of a step that is recorded waits for the device. Of a kernel it sees, where there
 /// are assertions, that no scratch is kept.
 template <class D>
-class Span {
+class ProfileScope {
  public:
-  Span(D& dev, Profile::Kind kind, std::string_view name, Index number = -1) {
+  ProfileScope(D& dev, Profile::Kind kind, std::string_view name, Index number = -1) {
     if (dev.profile() != nullptr) open(dev, kind, {}, name, number);
   }
   /// Of a kernel. `bytes`: each operand once, one that is added to twice.
-  Span(D& dev, std::string_view family, std::string_view name, double flops, double bytes)
+  ProfileScope(D& dev, std::string_view family, std::string_view name, double flops, double bytes)
       : flops_(flops), bytes_(bytes), arena_(&dev.arena()), scratch_(arena_->scratch_bytes()) {
     if (dev.profile() != nullptr) open(dev, Profile::Kind::kernel, family, name, -1);
   }
-  Span(const Span&) = delete;
-  Span& operator=(const Span&) = delete;
-  ~Span() {
+  ProfileScope(const ProfileScope&) = delete;
+  ProfileScope& operator=(const ProfileScope&) = delete;
+  ~ProfileScope() {
     LORA_ASSERT(arena_ == nullptr || arena_->scratch_bytes() == scratch_);  // a kernel releases what it took
     if (dev_ != nullptr) close();
   }

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Times `lora` with one thread and with a team, while other programs keep processors busy.
 
-  bench/busy_neighbours.py [--lora build/release/bin/lora] [--model MODEL] [--threads N] [--neighbours 0,1,2]
+  bench/busy_neighbors.py [--lora build/release/bin/lora] [--model MODEL] [--threads N] [--neighbors 0,1,2]
       [--rounds K] [--work DIR] [--set NAME=VALUE] [--only train,tiny,generate]
 
 Three kinds of work: `train`, a few steps of SmolLM2-135M's shape; `tiny`, many steps of a model so small that threads
-mostly wait for one another; `generate`, an answer token by token. A neighbour is a process that computes without end.
+mostly wait for one another; `generate`, an answer token by token. A neighbor is a process that computes without end.
 Without --model, the file that examples/demo.sh fetched generates, else random weights do.
 
 Each work runs with one thread, with a team of N (all processors unless given), and with the team under --set, by default
 the OpenMP runtime's own waiting (GOMP_SPINCOUNT=300000), one after the other in each round, so that what changes on the
 machine meets all alike. Prints medians of wall seconds, with processor seconds in brackets, and what the team's time is
-of one thread's. Exits with 1 where, with at least as many neighbours as processors, that is more than 1.3.
+of one thread's. Exits with 1 where, with at least as many neighbors as processors, that is more than 1.3.
 """
 import argparse
 import json
@@ -97,7 +97,7 @@ def main():
     parser.add_argument("--lora", default=os.path.join(ROOT, "build/release/bin/lora"))
     parser.add_argument("--model", help="what generates: a folder or a .gguf file")
     parser.add_argument("--threads", type=int, default=processors)
-    parser.add_argument("--neighbours", default=",".join(str(n) for n in range(processors + 1)))
+    parser.add_argument("--neighbors", default=",".join(str(n) for n in range(processors + 1)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", help="a folder that keeps the models")
     parser.add_argument("--set", default="GOMP_SPINCOUNT=300000", dest="setting")
@@ -105,16 +105,16 @@ def main():
     args = parser.parse_args()
 
     missed = []
-    with tempfile.TemporaryDirectory(prefix="busy-neighbours-") as folder:
+    with tempfile.TemporaryDirectory(prefix="busy-neighbors-") as folder:
         args.work = args.work or folder
         os.makedirs(args.work, exist_ok=True)
         commands = {name: words for name, words in works(args).items() if name in args.only.split(",")}
         print(f"{processors} processors, load {os.getloadavg()[0]:.1f} before; medians of {args.rounds}, wall seconds "
               f"(processor seconds)")
-        print(f"| work | neighbours | 1 thread | {args.threads} threads | of one | under {args.setting} |")
+        print(f"| work | neighbors | 1 thread | {args.threads} threads | of one | under {args.setting} |")
         print("|---|---|---|---|---|---|", flush=True)
-        for count in [int(n) for n in args.neighbours.split(",")]:
-            neighbours = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+        for count in [int(n) for n in args.neighbors.split(",")]:
+            neighbors = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
             try:
                 for name, words in commands.items():
                     taken = [[], [], []]
@@ -129,9 +129,9 @@ def main():
                     if count >= processors and ratio > LIMIT:
                         missed.append(f"{name} beside {count}: {ratio:.2f}")
             finally:
-                for neighbour in neighbours:
-                    neighbour.kill()
-                    neighbour.wait()
+                for neighbor in neighbors:
+                    neighbor.kill()
+                    neighbor.wait()
     if missed:
         raise SystemExit(f"above {LIMIT}: " + ", ".join(missed))
 

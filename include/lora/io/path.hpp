@@ -1,0 +1,9 @@
+#pragma once
+
+#include <filesystem>
+
+namespace lora::io {
+
+using Path = std::filesystem::path;
+
+}  // namespace lora::io
