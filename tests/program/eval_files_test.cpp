@@ -338,8 +338,8 @@ TEST_CASE("program: each file of an evaluation is in the way where no evaluation
     CHECK(outcome.status == 2);
     CHECK(outcome.output.empty());
     CHECK(outcome.errors == concat("error: key output_dir: given ", s.out.native(), ", where ", (s.out / name).native(),
-                                   " is in the way, which no evaluation wrote; allowed: another folder, or this one "
-                                   "without it\n"));
+                                   " is in the way, which no evaluation wrote; hint: give another folder, or move "
+                                   "that away\n"));
   };
   const char* names[] = {"evaluation_report.md", "predictions.jsonl", "tensorboard/evaluation/events.out.tfevents.lora",
                          "evaluation_results.json"};

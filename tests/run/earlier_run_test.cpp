@@ -486,8 +486,8 @@ TEST_CASE("earlier run: what only looks like a run's file is in the way from the
   const EarlierRun before(going_on(temp / "run"));
   std::filesystem::create_symlink(elsewhere, log);
   const std::string expected = concat("key output_dir: given ", (temp / "run").native(), ", where ", log.native(),
-                                      " is in the way, which is no regular file; allowed: another folder, or this one "
-                                      "without it");
+                                      " is in the way, which is no regular file; hint: give another folder, or move "
+                                      "that away");
   CHECK(test::message_of<ConfigError>([&] { EarlierRun(going_on(temp / "run")); }) == expected);
   CHECK(test::message_of<ConfigError>([&] { (void)before.find_checkpoint(); }) == expected);
 }

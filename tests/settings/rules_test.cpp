@@ -575,7 +575,8 @@ TEST_CASE("rules: what stages may say is held against each of them, and the rest
   config.ranks = 2;
   CHECK_NOTHROW(validate(config, train_command));
   CHECK(told(R"([{"until_step": 1, "finetuning_type": "full"}])", {}) ==
-        "stage 1: key finetuning_type: given full where the run has lora; allowed: the same in all stages. A run of "
+        "stage 1: key finetuning_type: given full where the run has lora; allowed: the same in all stages; hint: a run "
+        "of "
         "its own can go on from this one's final_model");
 }
 

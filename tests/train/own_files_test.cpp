@@ -311,7 +311,7 @@ TEST_CASE("own files: starting anew over an earlier run's results has to be aske
   fine_tune(s.short_run(3));
   for (const Index step : {1, 2, 3})
     std::filesystem::resize_file(s.run / concat("checkpoints/checkpoint-", step, "/adapter_model.safetensors"), 10);
-  expect_refused(s.going_on(), s.run, "holds checkpoints, of which none is whole; allowed: overwrite_output_dir true");
+  expect_refused(s.going_on(), s.run, "holds checkpoints, of which none is whole; hint: overwrite_output_dir true");
   std::filesystem::remove_all(s.run / "checkpoints");
   expect_refused(s.going_on(), s.run, "holds final_model, but no checkpoint to go on with");
   auto both = s.overwriting();

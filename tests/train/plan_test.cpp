@@ -142,7 +142,8 @@ TEST_CASE("plan: a stage that would end before it begins is told by what ends it
     return test::message_of<ConfigError>([&] { train::plan_of(config, numbers(10), {}, classes); });
   };
   CHECK(told(nullptr) ==
-        "key stages: stage 2 (b) would end with step 10, but it begins after step 10; allowed: a later end. A stage "
+        "key stages: stage 2 (b) would end with step 10, but it begins after step 10; allowed: a later end; hint: a "
+        "stage "
         "begins with an epoch of its own");
   config.stages[1].until_step = 11;
   CHECK(told(nullptr) == "nothing was thrown");

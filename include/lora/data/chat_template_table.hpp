@@ -33,7 +33,7 @@ constexpr std::string_view smollm3_think =
     "structure your response into two main sections: Thought and Solution using the specified format: <think> "
     "Thought "
     "section </think> Solution section. In the Thought section, detail your reasoning process in steps. Each step "
-    "should include detailed considerations such as analyzing questions, summarizing relevant findings, "
+    "should include detailed considerations such as analysing questions, summarizing relevant findings, "
     "brainstorming "
     "new ideas, verifying the accuracy of the current steps, refining any errors, and revisiting previous steps. In "
     "the Solution section, based on various attempts, explorations, and reflections from the Thought section, "
