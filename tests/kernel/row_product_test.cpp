@@ -165,6 +165,66 @@ TEST_CASE("row_product: it adds where it is told to, and rounds x of bfloat16 an
   }
 }
 
+TEST_CASE("row_update: scaled products of rows are added to them, however a factor is stored, with the same bits") {
+  constexpr Index counts[] = {1, 40, 128, 300}, rank = 5;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+    for (const Index rows : {1, 3}) {
+      CAPTURE(name_of(dtype));
+      std::vector<Stored> factors;
+      for (const Index count : counts) factors.push_back(random_matrix(dtype, rank * count));
+      const auto h = random_values<float>(rows * rank * 4, 11, -2, 2);  // of all factors, side by side
+      const float scales[] = {0.5f, 1, -2, 3};
+      std::vector<std::vector<float>> first;
+      for (int threads = 1; threads <= 3; ++threads) {
+        Cpu dev(threads);
+        std::vector<std::vector<float>> y;
+        for (const Index count : counts) y.push_back(random_values<float>(rows * count, 12, -2, 2));
+        const auto before = y;
+        std::vector<cpu::detail::RowUpdate> terms;
+        for (std::size_t i = 0; i < 4; ++i)
+          terms.push_back({{h.data() + static_cast<Index>(i) * rank, rows, rank, 4 * rank},
+                           scales[i],
+                           {factors[i].bytes.data(), dtype, rank, counts[i]},
+                           {y[i].data(), rows, counts[i]}});
+        kernel::row_updates<Cpu, float>(dev, terms);
+        if (threads > 1) {
+          CHECK(y == first);
+          continue;
+        }
+        first = y;
+        for (std::size_t i = 0; i < 4; ++i)
+          for (Index n = 0; n < rows; ++n)
+            for (Index c = 0; c < counts[i]; ++c) {
+              double expected = before[i][static_cast<std::size_t>(n * counts[i] + c)], size = std::abs(expected);
+              for (Index r = 0; r < rank; ++r) {
+                const double product = static_cast<double>(scales[i]) *
+                                       h[static_cast<std::size_t>(n * 4 * rank + static_cast<Index>(i) * rank + r)] *
+                                       factors[i].values[static_cast<std::size_t>(r * counts[i] + c)];
+                expected += product;
+                size += std::abs(product);
+              }
+              // One rounding of each scaled h and one of each sum.
+              const double bound = 2 * rank * 0x1p-24 * size;
+              REQUIRE(std::abs(y[i][static_cast<std::size_t>(n * counts[i] + c)] - expected) <= bound);
+            }
+      }
+    }
+}
+
+TEST_CASE("row_update: a factor in blocks of integers, and shapes that don't fit, are refused") {
+  Cpu dev(1);
+  const std::vector<std::byte> bytes(4096);
+  const std::vector<float> h(8);
+  std::vector<float> y(64);
+  const auto message = [&](DType dtype, Index rows, Index out) {
+    const cpu::detail::RowUpdate term{{h.data(), 1, 2}, 1, {bytes.data(), dtype, rows, 32}, {y.data(), 1, out}};
+    return message_of<Error>([&] { kernel::row_updates<Cpu, float>(dev, {&term, 1}); });
+  };
+  CHECK(message(DType::q8_0, 2, 32) == "[cpu] a factor stored as Q8_0 is not one that rows are updated by");
+  CHECK(message(DType::f32, 3, 32).starts_with("[row_update] h"));
+  CHECK(message(DType::f32, 2, 33).starts_with("[row_update] y"));
+}
+
 TEST_CASE("row_product: a row of zeros gives zeros, and a value that is not finite reaches the whole row") {
   Cpu dev(1);
   for (const DType dtype : stored_types) {

@@ -23,7 +23,7 @@ inline Index step_keys(Index keys) { return padded(std::max<Index>(128, (keys + 
 [[gnu::always_inline]] inline void eight_scores(const float* q, const float* keys, Index stride, Index width,
                                                 float* s) {
   Floats16 sums[8];
-  unrolled<8 / wide_sums>([&](auto part) {
+  unrolled<8 / wide_sums>([&](auto part) __attribute__((always_inline)) {
     constexpr int first = part * wide_sums;
     Floats16 some[std::size_t{wide_sums}] = {};
     for (Index c = 0; c < width; c += 16) {
@@ -145,16 +145,18 @@ struct AttentionStep {
     });
   }
 
-  /// Puts the results of the parts of one segment and key head together, in their order.
+  /// Puts the results of the parts of one segment and key head together, in their order; between two of them are those
+  /// of the segment's other heads.
   void join(const Item* parts, Index count) const {
+    const auto result = [&](Index part) { return parts[part * shape.kv_heads].result; };
     const Index wide = pad(), row = result_row();
     const Index query = queries[parts->segment].begin;
     for (Index r = 0; r < repeat(); ++r) {
-      float* const sums = parts->result + r * row;
+      float* const sums = result(0) + r * row;
       float top = sums[wide], total = 0;
-      for (Index i = 1; i < count; ++i) top = std::max(top, parts[i].result[r * row + wide]);
+      for (Index i = 1; i < count; ++i) top = std::max(top, result(i)[r * row + wide]);
       for (Index i = 0; i < count; ++i) {
-        const float* const part = parts[i].result + r * row;
+        const float* const part = result(i) + r * row;
         const float share = cpu::exp(part[wide] - top);
         total += share * part[wide + 1];
         LORA_SIMD
@@ -215,22 +217,27 @@ void attention_of_steps(Device& dev, const AttentionStep<T>& step) {
   Item* next = items.data();
   for (std::size_t b = 0; b < step.queries.size(); ++b) {
     const Index keys = step.seen(b).size(), size = step_keys(keys);
-    for (Index head = 0; head < step.shape.kv_heads && parts_of(b) > 0; ++head)
-      for (Index begin = 0; begin < keys; begin += size, ++next)
+    if (parts_of(b) == 0) continue;
+    for (Index begin = 0; begin < keys; begin += size)
+      for (Index head = 0; head < step.shape.kv_heads; ++head, ++next)
         *next = Item{b, head, begin, std::min(begin + size, keys), results.row(next - items.data())};
   }
+  // Heads of the same keys come one after the other, since these share pages of memory.
+  const Index heads = step.shape.kv_heads, together = count / heads < 2 * dev.threads() ? 1 : heads;
   dev.parallel_items(
-      count,
+      count / together,
       [&](Index i) {
         Pieces pieces(memory + omp_get_thread_num() * counted.used());
         typename AttentionStep<T>::Scratch t(step, most, pieces);
-        step.run(items.data()[i], t, most);
+        for (Index j = i * together; j < (i + 1) * together; ++j) step.run(items.data()[j], t, most);
       },
-      attention_work(step.queries, step.keys, step.shape, count));
+      attention_work(step.queries, step.keys, step.shape, count / together));
   const Item* part = items.data();
-  for (std::size_t b = 0; b < step.queries.size(); ++b)
-    for (Index head = 0; head < step.shape.kv_heads && parts_of(b) > 0; ++head, part += parts_of(b))
-      step.join(part, parts_of(b));
+  for (std::size_t b = 0; b < step.queries.size(); ++b) {
+    if (parts_of(b) == 0) continue;
+    for (Index head = 0; head < step.shape.kv_heads; ++head) step.join(part + head, parts_of(b));
+    part += parts_of(b) * step.shape.kv_heads;
+  }
 }
 
 }  // namespace lora::cpu::detail

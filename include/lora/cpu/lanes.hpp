@@ -15,7 +15,7 @@ namespace lora::cpu::detail {
 
 using Floats4 = float __attribute__((vector_size(16)));
 using Floats8 = float __attribute__((vector_size(32)));
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__)
 using Floats16 = float __attribute__((vector_size(64)));
 #else
 /// Of vectors wider than registers GCC keeps parts in memory, and writes them there in other parts than it reads.
@@ -26,7 +26,7 @@ struct Floats16 {
 
 /// Sums of 16 floats that registers hold beside what is added to them: of processors with 32 registers that hold one
 /// each, or else with 16 that hold half of one.
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__)
 inline constexpr int wide_sums = 8;
 #else
 inline constexpr int wide_sums = 4;
@@ -56,7 +56,7 @@ template <class Vector>
 [[gnu::always_inline]] inline void store_floats(const Vector& from, float* to) {
   std::memcpy(to, &from, sizeof from);
 }
-#if !defined(__AVX512F__)
+#if !defined(__AVX512BW__)
 [[gnu::always_inline]] inline void load_floats(const float* from, Floats16& to) {
   load_floats(from, to.low);
   load_floats(from + 8, to.high);
@@ -70,7 +70,7 @@ template <class Vector>
 /// x in each lane.
 [[gnu::always_inline]] inline void fill_lanes(float x, Floats8& lanes) { lanes = Floats8{x, x, x, x, x, x, x, x}; }
 [[gnu::always_inline]] inline void fill_lanes(float x, Floats16& lanes) {
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__)
   lanes = _mm512_set1_ps(x);
 #else
   fill_lanes(x, lanes.low);
@@ -91,7 +91,7 @@ template <class Vector>
 }
 
 [[gnu::always_inline]] inline void add_product(const Floats16& x, const Floats16& y, Floats16& sum) {
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__)
   sum = _mm512_fmadd_ps(x, y, sum);
 #else
   add_product(x.low, y.low, sum.low);
@@ -101,7 +101,7 @@ template <class Vector>
 
 /// The sum of both halves.
 [[gnu::always_inline]] inline void add_halves(const Floats16& x, Floats8& sum) {
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__)
   sum = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
         __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
 #else

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -158,6 +159,7 @@ template <int center>
 /// Q8_0
 struct Eights {
   static constexpr int columns = 32, bytes = 34;
+  using Sums = Floats8;
   Bytes32 q;
   Floats8 scale;
 
@@ -168,7 +170,7 @@ struct Eights {
     q ^= 128;  // that is q + 128, without a sign
 #endif
   }
-  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum, Floats8&) const {
+  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum) const {
     Sums8 products;
 #if defined(__AVX512VNNI__) && defined(__AVX512VL__)
     centered_fours<128>(q, x, b, products);
@@ -182,96 +184,205 @@ struct Eights {
 #endif
     add_product(__builtin_convertvector(products, Floats8), scale * x.scales[b], sum);
   }
-  [[gnu::always_inline]] static float total_of(const Floats8& sum, const Floats8&) { return total(sum); }
 };
+
+/// Two parts of 32 numbers each of a block of 256, and scaled sums of their products: in one vector where these have 64
+/// bytes. Scales of parts are lanes of another vector, in `scales` of which each is for `each` sums of four products.
+#if defined(__AVX512BW__)
+using PartBytes = std::uint8_t __attribute__((vector_size(64)));
+using Sums16 = std::int32_t __attribute__((vector_size(64)));
+using PartSums = Floats16;
+
+[[gnu::always_inline]] inline void load_parts(const std::byte* from, PartBytes& parts) {
+  std::memcpy(&parts, from, sizeof parts);
+}
+/// 32 bytes for both.
+[[gnu::always_inline]] inline void load_for_both(const std::byte* from, PartBytes& parts) {
+  parts = (PartBytes)_mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+}
+/// shift_bytes of each part by a count of its own, of which both are positive or none is.
+template <int first, int second>
+[[gnu::always_inline]] inline void shift_parts(const PartBytes& parts, PartBytes& to) {
+  constexpr auto words = [](int count) { return count * 0x10001; };
+  constexpr int a = words(first < 0 ? -first : first), b = words(second < 0 ? -second : second);
+  const __m512i counts = _mm512_setr_epi32(a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b);
+  to = (PartBytes)(first < 0 ? _mm512_sllv_epi16((__m512i)parts, counts) : _mm512_srlv_epi16((__m512i)parts, counts));
+}
+/// Adds scale Σ (w − center) x of numbers `part` and `part` + 1 of a row in parts.
+template <int center, int each, int first, class Scales>
+[[gnu::always_inline]] inline void add_parts(const PartBytes& w, const RoundedRow& x, Index part, const Scales& scales,
+                                             PartSums& sum) {
+  Sums16 products{};
+  if constexpr (center != 0) {
+    std::memcpy(&products, x.negated_fours + part, sizeof products);
+    products *= center;
+  }
+  const __m512i quanta = _mm512_loadu_si512(x.q + part);
+#  if defined(__AVX512VNNI__)
+  products = (Sums16)_mm512_dpbusd_epi32((__m512i)products, (__m512i)w, quanta);
+#  else
+  products += (Sums16)_mm512_madd_epi16(_mm512_maddubs_epi16((__m512i)w, quanta), _mm512_set1_epi16(1));
+#  endif
+  constexpr auto lane = [](int i) { return first + i / each; };
+  const __m512i lanes = _mm512_setr_epi32(lane(0), lane(1), lane(2), lane(3), lane(4), lane(5), lane(6), lane(7),
+                                          lane(8), lane(9), lane(10), lane(11), lane(12), lane(13), lane(14), lane(15));
+  __m512 all;
+  if constexpr (std::same_as<Scales, Floats16>) {
+    all = scales;
+  } else {
+    all = _mm512_castps256_ps512((__m256)scales);
+  }
+  add_product(_mm512_cvtepi32_ps((__m512i)products), _mm512_permutexvar_ps(lanes, all), sum);
+}
+/// Adds eight products to lanes of sum.
+[[gnu::always_inline]] inline void add_eight(const Floats8& x, const Floats8& y, PartSums& sum) {
+  add_product(_mm512_zextps256_ps512(x), _mm512_zextps256_ps512(y), sum);
+}
+/// Sixteen small integers with a sign.
+[[gnu::always_inline]] inline void widen_sixteen(const std::byte* from, Floats16& to) {
+  to = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+}
+/// Each scale of 16 with the scale of x that it comes beside, of which two have one.
+[[gnu::always_inline]] inline void multiply_pairs(const Floats16& scales, const Floats8& x, Floats16& to) {
+  const __m512i lanes = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+  to = scales * _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512((__m256)x));
+}
+#else
+struct PartBytes {
+  Bytes32 parts[2];
+  [[gnu::always_inline]] PartBytes& operator&=(int mask) {
+    for (Bytes32& part : parts) part &= static_cast<std::uint8_t>(mask);
+    return *this;
+  }
+  [[gnu::always_inline]] PartBytes& operator|=(const PartBytes& other) {
+    for (int i = 0; i < 2; ++i) parts[i] |= other.parts[i];
+    return *this;
+  }
+};
+using PartSums = Floats8;
+
+[[gnu::always_inline]] inline void load_parts(const std::byte* from, PartBytes& parts) {
+  for (int i = 0; i < 2; ++i) load_bytes(from + 32 * i, parts.parts[i]);
+}
+[[gnu::always_inline]] inline void load_for_both(const std::byte* from, PartBytes& parts) {
+  load_bytes(from, parts.parts[0]);
+  parts.parts[1] = parts.parts[0];
+}
+template <int first, int second>
+[[gnu::always_inline]] inline void shift_parts(const PartBytes& parts, PartBytes& to) {
+  shift_bytes(parts.parts[0], first, to.parts[0]);
+  shift_bytes(parts.parts[1], second, to.parts[1]);
+}
+template <int center, int each, int first, class Scales>
+[[gnu::always_inline]] inline void add_parts(const PartBytes& w, const RoundedRow& x, Index part, const Scales& scales,
+                                             PartSums& sum) {
+  unrolled<2>([&](auto i) __attribute__((always_inline)) {
+    Sums8 products{};
+    if constexpr (center != 0) products = x.negated_fours[part + i] * center;
+    add_fours(w.parts[i], x.q[part + i], products);
+    constexpr int a = first + i * (8 / each), b = a + 4 / each;
+    constexpr int low = a % 8, high = b % 8;
+    const Floats8* from;
+    if constexpr (std::same_as<Scales, Floats16>) {
+      from = a < 8 ? &scales.low : &scales.high;
+    } else {
+      from = &scales;
+    }
+    const Floats8 lanes = __builtin_shufflevector(*from, *from, low, low, low, low, high, high, high, high);
+    add_product(__builtin_convertvector(products, Floats8), lanes, sum);
+  });
+}
+[[gnu::always_inline]] inline void add_eight(const Floats8& x, const Floats8& y, PartSums& sum) {
+  add_product(x, y, sum);
+}
+[[gnu::always_inline]] inline void widen_sixteen(const std::byte* from, Floats16& to) {
+  widen_eight<std::int8_t>(from, to.low);
+  widen_eight<std::int8_t>(from + 8, to.high);
+}
+[[gnu::always_inline]] inline void multiply_pairs(const Floats16& scales, const Floats8& x, Floats16& to) {
+  to.low = scales.low * __builtin_shufflevector(x, x, 0, 0, 1, 1, 2, 2, 3, 3);
+  to.high = scales.high * __builtin_shufflevector(x, x, 4, 4, 5, 5, 6, 6, 7, 7);
+}
+#endif
 
 /// Q4_K, and Q5_K with a fifth bit.
 template <bool fifth>
 struct Eighths {
   static constexpr int columns = 256, bytes = fifth ? 176 : 144;
-  Bytes32 q[8];
-  Floats8 scales, minima_of;
+  using Sums = PartSums;
+  PartBytes q[4];
+  Floats8 scales, negated_minima;
 
   [[gnu::always_inline]] explicit Eighths(const std::byte* block) {
     // Four numbers of 6 bits in each word: see eighth_scale.
     const auto first = load<std::uint32_t>(block + 4), second = load<std::uint32_t>(block + 8),
                third = load<std::uint32_t>(block + 12);
     constexpr std::uint32_t six = 0x3F3F3F3F, four = 0x0F0F0F0F, two = 0x03030303;
-    const std::uint32_t of_scales[2] = {first & six, (third & four) | (first >> 6 & two) << 4},
-                        of_minima[2] = {second & six, (third >> 4 & four) | (second >> 6 & two) << 4};
-    widen_eight<std::uint8_t>(of_scales, scales);
-    widen_eight<std::uint8_t>(of_minima, minima_of);
+    const auto together = [](std::uint32_t low, std::uint32_t high) { return low | std::uint64_t{high} << 32; };
+    const std::uint64_t of_scales = together(first & six, (third & four) | (first >> 6 & two) << 4),
+                        of_minima = together(second & six, (third >> 4 & four) | (second >> 6 & two) << 4);
+    widen_eight<std::uint8_t>(&of_scales, scales);
+    widen_eight<std::uint8_t>(&of_minima, negated_minima);
     scales *= load_scale(block);
-    minima_of *= load_scale(block + 2);
-    unrolled<4>([&](auto k) {
-      Bytes32 both, high;
-      load_bytes(block + (fifth ? 48 : 16) + k * 32, both);
-      shift_bytes(both, 4, high);
-      q[2 * k] = both & 15;
-      q[2 * k + 1] = high & 15;
+    negated_minima *= -load_scale(block + 2);
+    unrolled<4>([&](auto k) __attribute__((always_inline)) {
+      load_for_both(block + (fifth ? 48 : 16) + k * 32, q[k]);
+      shift_parts<0, 4>(q[k], q[k]);
+      q[k] &= 15;
     });
     if constexpr (fifth) {
-      Bytes32 all;
-      load_bytes(block + 16, all);
-      unrolled<8>([&](auto k) {
-        Bytes32 fifths;
-        shift_bytes(all, k - 4, fifths);
-        q[k] |= fifths & 16;
+      PartBytes all;
+      load_for_both(block + 16, all);
+      unrolled<4>([&](auto k) __attribute__((always_inline)) {
+        PartBytes fifths;
+        shift_parts<2 * k - 4, 2 * k - 3>(all, fifths);
+        fifths &= 16;
+        q[k] |= fifths;
       });
     }
   }
-  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum, Floats8& minima) const {
+  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, PartSums& sum) const {
     Floats8 x_scales, x_sums;
     load_floats(x.scales + 8 * b, x_scales);
     load_floats(x.sums + 8 * b, x_sums);
     const Floats8 both = scales * x_scales;
-    unrolled<8>([&](auto k) {
-      Sums8 products{};
-      add_fours(q[k], x.q[8 * b + k], products);
-      constexpr int lane = k;
-      const Floats8 scale = __builtin_shufflevector(both, both, lane, lane, lane, lane, lane, lane, lane, lane);
-      add_product(__builtin_convertvector(products, Floats8), scale, sum);
-    });
-    add_product(minima_of, x_sums, minima);
-  }
-  [[gnu::always_inline]] static float total_of(const Floats8& sum, const Floats8& minima) {
-    return total(sum) - total(minima);
+    unrolled<4>([&](auto k)
+                    __attribute__((always_inline)) { add_parts<0, 8, 2 * k>(q[k], x, 8 * b + 2 * k, both, sum); });
+    add_eight(negated_minima, x_sums, sum);
   }
 };
 
 /// Q6_K
 struct Sixes {
   static constexpr int columns = 256, bytes = 210;
-  Bytes32 q[8];
-  Floats8 scales[2];  // of 16 values each
+  using Sums = PartSums;
+  PartBytes q[4];
+  Floats16 scales;  // of 16 values each
 
   [[gnu::always_inline]] explicit Sixes(const std::byte* block) {
-    unrolled<8>([&](auto k) {
-      Bytes32 lower, upper;
-      load_bytes(block + k / 4 * 64 + k % 2 * 32, lower);
-      load_bytes(block + 128 + k / 4 * 32, upper);
-      shift_bytes(lower, k / 2 % 2 * 4, lower);
-      shift_bytes(upper, k % 4 * 2, upper);
-      q[k] = (lower & 15) | (upper & 3) << 4;
+    unrolled<4>([&](auto k) __attribute__((always_inline)) {
+      constexpr int half = k / 2, shift = k % 2 * 4;
+      PartBytes upper;
+      load_parts(block + half * 64, q[k]);
+      shift_parts<shift, shift>(q[k], q[k]);
+      q[k] &= 15;
+      load_for_both(block + 128 + half * 32, upper);
+      shift_parts<shift - 4, shift - 2>(upper, upper);
+      upper &= 48;
+      q[k] |= upper;
     });
-    const float scale = load_scale(block + 208);
-    for (int i = 0; i < 2; ++i) {
-      widen_eight<std::int8_t>(block + 192 + 8 * i, scales[i]);
-      scales[i] *= scale;
-    }
+    widen_sixteen(block + 192, scales);
+    const Floats8 of_all = Floats8{} + load_scale(block + 208);
+    multiply_pairs(scales, of_all, scales);
   }
-  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum, Floats8&) const {
-    unrolled<8>([&](auto k) {
-      Sums8 products;
-      centered_fours<32>(q[k], x, 8 * b + k, products);
-      const Floats8& of_four = scales[k / 4];
-      constexpr int first = 2 * (k % 4), second = first + 1;
-      const Floats8 scale =
-          __builtin_shufflevector(of_four, of_four, first, first, first, first, second, second, second, second);
-      add_product(__builtin_convertvector(products, Floats8), scale * x.scales[8 * b + k], sum);
-    });
+  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, PartSums& sum) const {
+    Floats8 x_scales;
+    load_floats(x.scales + 8 * b, x_scales);
+    Floats16 both;
+    multiply_pairs(scales, x_scales, both);
+    unrolled<4>([&](auto k)
+                    __attribute__((always_inline)) { add_parts<32, 4, 4 * k>(q[k], x, 8 * b + 2 * k, both, sum); });
   }
-  [[gnu::always_inline]] static float total_of(const Floats8& sum, const Floats8&) { return total(sum); }
 };
 
 }  // namespace lora::cpu::detail

@@ -10,9 +10,13 @@ namespace lora::cpu::detail {
 
 using RowTerm = kernel::RowProductTerm<Device, float>;
 using RowTerms = kernel::RowProductTerms<Device, float>;
+using RowUpdate = kernel::RowUpdateTerm<Device, float>;
+using RowUpdates = kernel::RowUpdateTerms<Device, float>;
 
 /// kernel::row_products of rows in float.
 void row_products(Device& dev, View<Device, const float> x, RowTerms terms, bool accumulate);
+/// kernel::row_updates
+void row_updates(Device& dev, RowUpdates terms);
 
 }  // namespace lora::cpu::detail
 
@@ -34,6 +38,7 @@ struct RowProduct<cpu::Device> {
       cpu::detail::row_products(dev, wide, terms, accumulate);
     }
   }
+  static void update(cpu::Device& dev, cpu::detail::RowUpdates terms) { cpu::detail::row_updates(dev, terms); }
 };
 
 }  // namespace lora::kernel

@@ -29,7 +29,7 @@ struct FloatBlock {
       load_floats(values, first);
       load_floats(values + 16, second);
     } else {
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__)
       if constexpr (std::same_as<Stored, f16>) {
         first = (Floats16)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
         second = (Floats16)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + 32)));
@@ -55,7 +55,7 @@ template <>
 struct FloatBlock<bf16> {
   static constexpr bool in_pairs = true;
   static void load(const std::byte* from, Floats16& first, Floats16& second) {
-#if defined(__AVX512F__)
+#if defined(__AVX512BW__)
     using Bits16 = std::uint32_t __attribute__((vector_size(64)));
     Bits16 pairs;
     std::memcpy(&pairs, from, sizeof pairs);
@@ -251,8 +251,7 @@ void quanta_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index 
   // Flattened, since at a call what is added up would leave the registers.
   const auto tile = [&]<int together, int rows>(Index first, Index r, float(*sums)[std::size_t{rows}])
       __attribute__((flatten)) {
-    Floats8 totals[std::size_t{together}][std::size_t{rows}] = {};
-    Floats8 minima[std::size_t{together}][std::size_t{rows}] = {};
+    typename Format::Sums totals[std::size_t{together}][std::size_t{rows}] = {};
     RoundedRow read[std::size_t{rows}];
     for (int s = 0; s < rows; ++s) read[s] = x.rounded(r + s);
     WeightRows<together, Format::bytes> weights(term.w, first);
@@ -260,13 +259,13 @@ void quanta_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index 
       weights.ask();
       unrolled<together>([&](auto k) {
         const Format block(weights.at(k));
-        unrolled<rows>([&](auto s) { block.add(read[s], b, totals[k][s], minima[k][s]); });
+        unrolled<rows>([&](auto s) { block.add(read[s], b, totals[k][s]); });
       });
       weights.place += Format::bytes;
     }
-    unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = Format::total_of(totals[k][s], minima[k][s]); });
+    unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = total(totals[k][s]); });
   };
-  for_row_tiles<4>(term, accumulate, begin, end, tile);
+  for_row_tiles<wide_sums>(term, accumulate, begin, end, tile);
 }
 
 /// Groups of a weight in blocks of four or five bits.
@@ -286,7 +285,7 @@ void nibble_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index 
     }
     unrolled<together, rows>([&](auto k, auto s) { sums[k][s] = totals.of(k, s); });
   };
-  for_row_tiles<4>(term, accumulate, begin, end, tile);
+  for_row_tiles<wide_sums>(term, accumulate, begin, end, tile);
 }
 
 inline void rows_of_term(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
@@ -319,17 +318,85 @@ inline void rows_of_term(const RowForms& x, const RowTerm& term, bool accumulate
   }
 }
 
-LORA_INLINE void row_products(Device& dev, View<Device, const float> x, RowTerms terms, bool accumulate) {
-  Index groups = 0;
-  for (const RowTerm& term : terms) groups += groups_of(term);
-  const Arena::Scope scope(dev.arena());
-  const RowForms forms(dev, x, terms);
-  dev.parallel_for(groups, 16384 / (x.size() * group + 1) + 1, [&](Index begin, Index end) {
-    for (const RowTerm& term : terms) {
-      const Index own = groups_of(term);
-      if (begin < own && end > 0) rows_of_term(forms, term, accumulate, std::max<Index>(begin, 0), std::min(end, own));
+/// Calls part(term, begin, end) for parts of all terms, where of each there are count_of(term), on all threads.
+template <class Terms, class Count, class Part>
+void for_parts(Device& dev, Terms terms, Index grain, const Count& count_of, const Part& part) {
+  Index all = 0;
+  for (const auto& term : terms) all += count_of(term);
+  dev.parallel_for(all, grain, [&](Index begin, Index end) {
+    for (const auto& term : terms) {
+      const Index own = count_of(term);
+      if (begin < own && end > 0) part(term, std::max<Index>(begin, 0), std::min(end, own));
       begin -= own;
       end -= own;
+    }
+  });
+}
+
+LORA_INLINE void row_products(Device& dev, View<Device, const float> x, RowTerms terms, bool accumulate) {
+  const Arena::Scope scope(dev.arena());
+  const RowForms forms(dev, x, terms);
+  for_parts(dev, terms, 16384 / (x.size() * group + 1) + 1, groups_of,
+            [&](const RowTerm& term, Index begin, Index end) { rows_of_term(forms, term, accumulate, begin, end); });
+}
+
+/// Columns that an update adds to while its sums stay in registers.
+inline constexpr Index update_columns = 16 * wide_sums;
+
+/// Adds to blocks of columns of y. Each sum is in the order of the factor's rows.
+template <class Stored>
+void add_update(const RowUpdate& term, Index begin, Index end) {
+  const std::size_t row_bytes = term.b.row_bytes();
+  for (Index c = begin * update_columns; c < std::min(end * update_columns, term.b.cols()); c += update_columns) {
+    const Index count = std::min(update_columns, term.b.cols() - c);
+    const bool whole = count == update_columns;
+    for (Index n = 0; n < term.h.rows(); ++n) {
+      float values[update_columns] = {}, rest[update_columns] = {};
+      float* to = term.y.row(n) + c;
+      if (!whole) {
+        std::copy_n(to, count, rest);
+        to = rest;
+      }
+      Floats16 sums[std::size_t{wide_sums}];
+      unrolled<wide_sums>([&](auto i) { load_floats(to + 16 * i, sums[i]); });
+      const std::byte* from = term.b.data() + c * static_cast<Index>(sizeof(Stored));
+      for (Index r = 0; r < term.h.cols(); ++r, from += row_bytes) {
+        const float* b = values;
+        if (std::same_as<Stored, float> && whole) {
+          b = static_cast<const float*>(static_cast<const void*>(from));
+        } else {
+          decode_values<Stored>(from, count, values);
+        }
+        Floats16 h;
+        fill_lanes(term.scale * term.h.row(n)[r], h);
+        unrolled<wide_sums>([&](auto i) {
+          Floats16 x;
+          load_floats(b + 16 * i, x);
+          add_product(h, x, sums[i]);
+        });
+      }
+      unrolled<wide_sums>([&](auto i) { store_floats(sums[i], to + 16 * i); });
+      if (!whole) std::copy_n(rest, count, term.y.row(n) + c);
+    }
+  }
+}
+
+LORA_INLINE void row_updates(Device& dev, RowUpdates terms) {
+  Index most = 1;
+  for (const RowUpdate& term : terms) {
+    most = std::max(most, term.h.size() * update_columns);
+    if (const DType stored = term.b.dtype(); stored != DType::f32 && stored != DType::bf16 && stored != DType::f16)
+      fail<FormatError>("[cpu] a factor stored as ", name_of(stored), " is not one that rows are updated by");
+  }
+  const auto blocks_of = [](const RowUpdate& term) { return (term.b.cols() + update_columns - 1) / update_columns; };
+  for_parts(dev, terms, 16384 / most + 1, blocks_of, [](const RowUpdate& term, Index begin, Index end) {
+    switch (term.b.dtype()) {
+      case DType::bf16:
+        return add_update<bf16>(term, begin, end);
+      case DType::f16:
+        return add_update<f16>(term, begin, end);
+      default:
+        return add_update<float>(term, begin, end);
     }
   });
 }

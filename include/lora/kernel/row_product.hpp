@@ -17,9 +17,22 @@ struct RowProductTerm {
 template <class D, class A>
 using RowProductTerms = std::span<const RowProductTerm<D, A>>;
 
+/// Rows that a low-rank factor takes to where they are added, scaled.
+template <class D, class A>
+struct RowUpdateTerm {
+  View<D, const A> h;
+  A scale;
+  StoredView<D> b;
+  View<D, A> y;
+};
+
+template <class D, class A>
+using RowUpdateTerms = std::span<const RowUpdateTerm<D, A>>;
+
 /// Products of the few rows of a decoding step, which read weights once, as they are stored. A backend that has them
-/// specialises it with
+/// specializes it with
 ///   static void run(D&, View<D,const T> x, RowProductTerms<D,Accum<T>> terms, bool accumulate)
+///   static void update(D&, RowUpdateTerms<D,Accum<T>> terms)
 template <class D>
 struct RowProduct;
 
@@ -32,8 +45,8 @@ concept HasRowProduct = requires(D& dev, View<D, const T> x, RowProductTerms<D, 
 /// y_j = x w_jᵀ  (+ y_j if accumulate)
 /// Shapes   x (N, I) · w_j (O_j, I) → y_j (N, O_j)
 /// Types    w_j stored as any number; sums in Accum<T>. Against blocks of integers (Q8_0 and the like) x is rounded to
-/// 8
-///          bits, with a scale for each 32 values, so that products are those of integers
+/// 8 bits,
+///          with a scale for each 32 values, so that products are those of integers
 /// Bits     a row's do not depend on other rows, nor on the number of threads
 /// Throws   FormatError where a w is stored as integers without a scale
 template <class D, class T>
@@ -56,6 +69,24 @@ template <class D, class T>
 void row_product(D& dev, View<D, const T> x, const StoredView<D>& w, View<D, Accum<T>> y, bool accumulate = false) {
   const RowProductTerm<D, Accum<T>> term{w, y};
   row_products<D, T>(dev, x, {&term, 1}, accumulate);
+}
+
+/// y_j += s_j h_j b_j
+/// Shapes   h_j (N, R_j) · b_j (R_j, O_j) → y_j (N, O_j)
+/// Types    b_j stored as floating point numbers of 32 or 16 bits
+/// Bits     a row's do not depend on other rows, nor on the number of threads
+/// Throws   FormatError where a b is stored otherwise
+template <class D, class A>
+void row_updates(D& dev, RowUpdateTerms<D, A> terms) {
+  double flops = 0, bytes = 0;
+  for (const auto& [h, scale, b, y] : terms) {
+    expect_shape("row_update", "h", h, y.rows(), b.rows());
+    expect_shape("row_update", "y", y, h.rows(), b.cols());
+    flops += 2 * count_of(h.rows(), b.rows(), b.cols());
+    bytes += bytes_of(h) + static_cast<double>(b.bytes()) + 2 * bytes_of(y);
+  }
+  const ProfileScope span(dev, "low-rank", "row_update", flops, bytes);
+  RowProduct<D>::update(dev, terms);
 }
 
 }  // namespace lora::kernel

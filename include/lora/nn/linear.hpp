@@ -127,9 +127,9 @@ class LinearGroup {
     }
   }
 
-  /// The same of a decoding step, on a device that has products of few rows. The update joins the output.
-  void forward_rows(D& dev, View<D, const T> x, const LowRankUpdate<D, T>& update, View<D, const T> h, View<D, T> y,
-                    bool accumulate) const
+  /// The same of a decoding step, on a device that has products of few rows. The update joins the output; its first
+  /// factor is one of the weights that x is multiplied by.
+  void forward_rows(D& dev, View<D, const T> x, const LowRankUpdate<D, T>& update, View<D, T> y, bool accumulate) const
     requires kernel::HasRowProduct<D, T>
   {
     const Arena::Scope scope(dev.arena());
@@ -142,16 +142,17 @@ class LinearGroup {
       uses.push_back(p.linear.weight.use(dev));
       terms.push_back({uses.back().stored(), sum.col_slice(p.first_column, p.linear.out_features())});
     }
-    kernel::row_products<D, T>(dev, x, terms, accumulate);
-    for (std::size_t j = 0; j < projections_.size(); ++j) {
-      const auto& p = projections_[j];
-      const View<D, Accum<T>> own = terms[j].y;
-      if (update.adds_to_output(j)) {
-        const auto term = update.output_term(j, h);
-        kernel::gemm(dev, term.form, term.a, term.b, own, 1.0, true);
-      }
-      if (!p.linear.bias.empty()) kernel::add_bias<D, Accum<T>>(dev, p.linear.bias.view(), own);
+    View<D, Accum<T>> h;
+    if (update.adds_to_output()) {
+      h = scratch<Accum<T>>(dev, x.rows(), update.a.rows());
+      if (accumulate) kernel::fill<D, Accum<T>>(dev, h, 0);
+      terms.push_back({StoredView<D>(update.a.data(), dtype_of<T>, update.a.rows(), update.a.cols()), h});
     }
+    kernel::row_products<D, T>(dev, x, terms, accumulate);
+    if (!h.empty()) kernel::row_updates<D, Accum<T>>(dev, update.row_terms(h, terms));
+    for (std::size_t j = 0; j < projections_.size(); ++j)
+      if (const auto& bias = projections_[j].linear.bias; !bias.empty())
+        kernel::add_bias<D, Accum<T>>(dev, bias.view(), terms[j].y);
     if constexpr (narrow) kernel::convert(dev, sum, y);
   }
 

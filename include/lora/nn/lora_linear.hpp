@@ -104,10 +104,10 @@ class LoraLinear {
     const ProfileScope part(dev, Profile::Kind::part, label_);
     const Arena::Scope scope(dev.arena());
     saved = {place_for(dev, pass, x.rows())};
-    if (saved.place == UpdatePlace::output) reduce(dev, pass, x, saved, keep);  // h = s drop(x) Aᵀ
     if constexpr (kernel::HasRowProduct<D, T>)
-      if (pass.decodes()) return base_.forward_rows(dev, x, update(saved), saved.h, y, accumulate);
-    base_.forward(dev, x, update(saved), saved.h, y, accumulate);  // y = x Wᵀ + b + h Bᵀ
+      if (pass.decodes()) return base_.forward_rows(dev, x, update(saved), y, accumulate);
+    if (saved.place == UpdatePlace::output) reduce(dev, pass, x, saved, keep);  // h = s drop(x) Aᵀ
+    base_.forward(dev, x, update(saved), saved.h, y, accumulate);               // y = x Wᵀ + b + h Bᵀ
   }
 
   /// Fills in what forward did not save under Keep::attention.

@@ -6,6 +6,7 @@
 
 #include "lora/kernel/elementwise.hpp"
 #include "lora/kernel/gemm.hpp"
+#include "lora/kernel/row_product.hpp"
 #include "lora/nn/weight.hpp"
 
 namespace lora::nn {
@@ -44,6 +45,19 @@ struct LowRankUpdate {
     const ProfileScope span(dev, Profile::Kind::part, "low-rank");
     const auto term = output_term(j, h);
     kernel::gemm(dev, term.form, term.a, term.b, y, 1.0, true);
+  }
+
+  /// What all parts add to rows of a decoding step, given h without its scales and where the frozen products are.
+  std::vector<kernel::RowUpdateTerm<D, Accum<T>>> row_terms(View<D, const Accum<T>> h,
+                                                            kernel::RowProductTerms<D, Accum<T>> products) const {
+    std::vector<kernel::RowUpdateTerm<D, Accum<T>>> terms;
+    for (std::size_t j = 0; j < parts.size(); ++j) {
+      const auto& [b, scale, first_row] = parts[j];
+      if (b.empty()) continue;
+      terms.push_back({h.col_slice(first_row, b.rows()), static_cast<Accum<T>>(scale),
+                       StoredView<D>(b.data(), dtype_of<T>, b.rows(), b.cols()), products[j].y});
+    }
+    return terms;
   }
 
   /// Adds drop'(dh A) to dx, the rows from `begin` on. Shapes   dh (n, ΣR) · dx (n, I)
