@@ -251,6 +251,8 @@ TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway
   CHECK(
       test::holds(said_of("predict_with_generate: false\npredict: true", eval_command), "is predict false here, but"));
   CHECK(config_of("resume_from_checkpoint: true").resume_from_checkpoint == "auto");
+  CHECK(note_of("resume_from_checkpoint: true") ==
+        "r.yaml: resume_from_checkpoint true is resume_from_checkpoint auto");
   CHECK(config_of("resume_from_checkpoint: False").resume_from_checkpoint.empty());
   CHECK(config_of("resume_from_checkpoint: out/c").resume_from_checkpoint == "out/c");
   for (const char* stage : {"rm", "ppo", "dpo", "kto"})

@@ -265,11 +265,12 @@ class YamlSettings {
     if (other.denies) return idle_.push_back(name.name);
     given_.push_back(key.name);
     const bool itself = name.name == key.name;  // of which the file has another value than the one that counts
+    const bool is_own_text = key.name == "template" && meaning == "auto";
     if (same && !itself) return idle_.push_back(name.name);
     std::visit([&](auto member) { config_.*member = told.*member; }, key.member);
     meant_.push_back({&key, io::to_text(says, -1),
                       concat(std::string_view(name.name), " ", std::string_view(given_in(node)), " is ", other.key, " ",
-                             std::string_view(meaning), itself && meaning == "auto" ? ", the model's own" : "")});
+                             std::string_view(meaning), is_own_text ? ", the model's own" : "")});
   }
 
   static bool is_in(const std::vector<std::string_view>& names, std::string_view name) {
