@@ -455,7 +455,10 @@ TEST_CASE("encode: a preview without a tokenizer shows ids") {
 
 TEST_CASE("encode: the template is the one named, or the model's own") {
   CHECK(data::choose_template("qwen3", byte_tokenizer()).name() == "qwen3");
-  CHECK_THROWS_AS(data::choose_template("auto", byte_tokenizer()), ConfigError);
+  const std::string none = test::message_of<ConfigError>([] { data::choose_template("auto", byte_tokenizer()); });
+  CHECK(test::holds(none, ": the model has no chat template; set template to one of qwen2, "));
+  CHECK(none.starts_with(byte_tokenizer().where()));
+  CHECK(test::holds(none, "none, or put another text into its folder as chat_template.jinja"));
   CHECK_THROWS_AS(data::choose_template("alpaca", byte_tokenizer()), ConfigError);
 
   // With its own text, its last line end and all, where the key names what the model has.

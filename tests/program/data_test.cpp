@@ -188,6 +188,49 @@ TEST_CASE("program: records are of the kind that a file of LLaMA-Factory's calls
   }
 }
 
+TEST_CASE(
+    "program: files of LLaMA-Factory that predict or infer are for eval and chat, and name the model's template") {
+  const test::TempFolder temp;
+  const std::string model = (temp / "model").native(), predict = (temp / "predict.yaml").native(),
+                    infer = (temp / "infer.yaml").native();
+  test::write_talking_model(model);
+  io::create_folders(temp / "data");
+  io::write_file(temp / "data" / "dataset_info.json", std::string_view(R"({"pairs": {"file_name": "p.json"}})"));
+  io::write_file(temp / "data" / "p.json", std::string_view(R"([{"instruction": "one", "output": "two"}])"));
+  const auto run = [](const std::vector<std::string>& words) { return test::run_program(LORA_PROGRAM, words); };
+  const std::string begin = concat("model_name_or_path: ", std::string_view(model), "\ntemplate: gemma\n");
+  io::write_file(predict, concat(std::string_view(begin), "do_predict: true\neval_dataset: pairs\ndataset_dir: ",
+                                 (temp / "data").native(), "\nmax_samples: 50\noutput_dir: ", (temp / "out").native(),
+                                 "\npredict_with_generate: true\nmax_new_tokens: 2\n"));
+  io::write_file(infer, concat(std::string_view(begin), "infer_backend: huggingface\ntrust_remote_code: true\n"));
+  const auto train = run({"train", predict});
+  CHECK(train.status == 2);
+  CHECK(train.errors == "error: " + predict +
+                            ":3: unknown key do_predict: given true; here: not there: train and plan are of training; "
+                            "the command eval is for a file that predicts\n");
+  // Neither can run while the model has no template.
+  for (const auto& words : {std::vector<std::string>{"eval", predict}, {"chat", infer}}) {
+    const auto none = run(words);
+    CHECK(none.status == 2);
+    CHECK(test::holds(none.errors, "template gemma is template auto, the model's own"));
+    CHECK(
+        test::holds(none.errors, "error: " + model + "/tokenizer.json: the model has no chat template; set template "));
+  }
+  io::write_file(temp / "model" / "chat_template.jinja",
+                 std::string_view("{% for m in messages %}{{ m.role + ': ' + m.content + '<|im_end|>' }}{% endfor %}"
+                                  "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"));
+  const auto eval = run({"eval", predict, "--threads=1"});
+  CAPTURE(eval.errors);
+  CHECK(eval.status == 0);
+  CHECK(eval.errors.starts_with(predict +
+                                ": nothing to do for do_predict; template gemma is template auto, the model's own; "
+                                "predict_with_generate true is predict true; eval_dataset is dataset\n"));
+  CHECK(std::filesystem::exists(temp / "out" / "predictions.jsonl"));
+  const auto chat = run({"chat", infer, "--threads=1"});
+  CHECK(chat.status == 0);
+  CHECK(chat.errors.starts_with(infer + ": nothing to do for infer_backend, trust_remote_code; template gemma is "));
+}
+
 #endif
 
 TEST_CASE("program: training tells what its data hold") {

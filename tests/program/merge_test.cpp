@@ -302,6 +302,28 @@ TEST_CASE("program: each place that merge may not write to is refused with what 
   CHECK_FALSE(io::is_there(io::Path(place) / "a.txt"));
 }
 
+#if defined(LORA_WITH_YAML)
+
+TEST_CASE("program: merge runs by a file of LLaMA-Factory's that exports") {
+  const test::TempFolder folder;
+  const std::string yaml = (folder / "merge.yaml").native(), model = (golden / "qwen3").native();
+  io::write_file(
+      yaml, concat("model_name_or_path: ", model, "\nadapter_name_or_path: ", model,
+                   "/adapter\ntemplate: qwen3_nothink\ntrust_remote_code: true\nexport_dir: ",
+                   (folder / "out").native(), "\nexport_size: 2\nexport_device: cpu\nexport_legacy_format: false\n"));
+  const auto outcome = test::run_program(LORA_PROGRAM, {"merge", yaml, "--threads=1"});
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.errors.starts_with(concat(
+      std::string_view(yaml), ": nothing to do for trust_remote_code, export_device, export_legacy_format; template ",
+      "qwen3_nothink is template qwen3_instruct_2507; export_dir ", (folder / "out").native(), " is output_dir ",
+      (folder / "out").native(), "; export_size 2 is max_shard_size 2GB\n")));
+  REQUIRE(merge("qwen3", folder / "same").status == 0);
+  CHECK(io::read_file(folder / "out" / "model.safetensors") == io::read_file(folder / "same" / "model.safetensors"));
+}
+
+#endif
+
 TEST_CASE("program: merge never writes over its base") {
   const test::TempFolder folder;
   std::filesystem::copy(golden / "qwen2", folder / "base", std::filesystem::copy_options::recursive);

@@ -253,11 +253,18 @@ TEST_CASE("data sets: what is at a hub, of preferences or of media is refused wi
                     "x: \"ranking\" is true: preference data"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "num_samples": 0})"),
                     "x: \"num_samples\" is 0; expected 1 or more"));
-  CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "split": "test"})"),
-                    "x: \"split\" is test, of a data set of a hub"));
+  CHECK(
+      test::holds(Folder::of(R"({"file_name": "i.json", "split": "test"})"),
+                  "x: \"split\" is test, of a data set of a hub; expected \"train\", which a file is, and the file of "
+                  "that split as \"file_name\""));
   for (const char* part : {"subset", "folder", "revision"})
     CHECK(test::holds(Folder::of(concat(R"({"file_name": "i.json", ")", part, R"(": "a"})")),
-                      concat("x: \"", part, "\" is of a data set of a hub")));
+                      concat("x: \"", part,
+                             "\" is of a data set of a hub; expected \"file_name\" alone, with the file "
+                             "that it means")));
+  CHECK(test::holds(Folder::of(R"({"file_name": "."})"),
+                    "x: \"file_name\" is ., which is no file; expected one, and of a folder with several a name for "
+                    "each, or their paths in dataset with commas between them"));
   CHECK(test::holds(
       Folder::of(R"({"file_name": "i.json", "colums": {}})"),
       "x: the field \"colums\"; expected file_name, formatting, columns, tags, num_samples, ranking, split, "

@@ -103,6 +103,10 @@ TEST_CASE("settings: a value of the wrong type or out of range names the key, wh
   CHECK(message_of([] {
           read(R"({"template": "qwen3_nothink"})");
         }).ends_with("; nearest: qwen3_instruct_2507, as LLaMA-Factory means it"));
+  CHECK(message_of([] { read(R"({"template": "gemma2"})"); }).ends_with("; nearest: auto, as LLaMA-Factory means it"));
+  CHECK(message_of([&] { set(config, "report_to", "wandb"); }) ==
+        "key report_to: given wandb, allowed: a list of tensorboard, jsonl, none; here: not there: nothing is sent "
+        "anywhere; jsonl is for a program that sends its lines there (docs/watching.md)");
   CHECK(message_of([] { read(R"({"template": "qwen33"})"); }).ends_with("; nearest: qwen3"));
   CHECK(message_of([] { read(R"({"output_dir": ""})"); }) ==
         "run.json: key output_dir: given nothing, allowed: a text");
@@ -323,8 +327,10 @@ TEST_CASE("settings: a number that is none is refused in code too") {
   CHECK(said([](Config& c) {
           c.threads = -3;
         }).starts_with("key threads: given -3, allowed: a whole number, at least 1"));
-  CHECK(said([](Config& c) { c.finetuning_type = "freeze"; }) ==
-        "key finetuning_type: given freeze, allowed: one of lora, full");
+  CHECK(
+      said([](Config& c) { c.finetuning_type = "freeze"; }) ==
+      "key finetuning_type: given freeze, allowed: one of lora, full; here: finetuning_type full with trainable, such "
+      "as layers\\.(2[0-9])\\.");
   CHECK(said([](Config& c) {
           c.lora_target = {"q_proj", "v_prj"};
         }) ==

@@ -25,10 +25,10 @@ TEST_CASE(
     const bool known = std::any_of(std::begin(foreign_keys), std::end(foreign_keys),
                                    [&](const ForeignKey& key) { return key.name == value.name; });
     CHECK((known || find_key(value.name) != nullptr));
-    CHECK(value.key.empty() == value.meaning.empty());
+    if (value.key.empty()) CHECK(value.meaning.empty());
     if (value.key.empty()) continue;
     REQUIRE(find_key(value.key) != nullptr);
-    CHECK_FALSE(value.value.empty());
+    CHECK((value.value.empty() || !value.meaning.empty()));
     // Each value once for a command.
     CHECK(
         std::count_if(std::begin(llama_factory_values), std::end(llama_factory_values), [&](const ForeignValue& other) {
@@ -65,11 +65,11 @@ std::string said_of(std::string_view text, Command command = train_command) {
 io::Path fixture(const std::string& name) { return io::Path(LORA_FIXTURES) / "llama_factory" / name; }
 
 /// The note and the errors of a file, without its name.
-std::string told_of(const std::string& name) {
+std::string told_of(const std::string& name, Command command = train_command) {
   Config config;
   std::string text;
   try {
-    text = read_settings(config, io::read_yaml(fixture(name)), "F");
+    text = read_settings(config, io::read_yaml(fixture(name)), "F", command);
   } catch (const FileError& error) {
     text = error.what();
   }
@@ -206,7 +206,8 @@ TEST_CASE("yaml settings: all keys that can't be honored are named at once, a li
       "r.yaml:4: unknown key learning_rat: given 2; nearest: learning_rate\n"
       "r.yaml:5: unknown key use_dora: given yes; here: not there: LoRA and rsLoRA\n"
       "r.yaml:6: unknown key seed2: given nothing; nearest: seed\n"
-      "r.yaml:7: key report_to: given wandb, allowed: a list of tensorboard, jsonl, none\n"
+      "r.yaml:7: key report_to: given wandb, allowed: a list of tensorboard, jsonl, none; here: not there: nothing is "
+      "sent anywhere; jsonl is for a program that sends its lines there (docs/watching.md)\n"
       "r.yaml:8: unknown key a\\b: given c\\nd");
   // A value that is not for every eye stays in the file.
   CHECK(said_of("swanlab_api_key: SECRET\nx_token: SECRET\n") ==
@@ -250,13 +251,15 @@ TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway
   CHECK(
       test::holds(said_of("predict_with_generate: false\npredict: true", eval_command), "is predict false here, but"));
   CHECK(config_of("resume_from_checkpoint: true").resume_from_checkpoint == "auto");
+  CHECK(note_of("resume_from_checkpoint: true") ==
+        "r.yaml: resume_from_checkpoint true is resume_from_checkpoint auto");
   CHECK(config_of("resume_from_checkpoint: False").resume_from_checkpoint.empty());
   CHECK(config_of("resume_from_checkpoint: out/c").resume_from_checkpoint == "out/c");
   for (const char* stage : {"rm", "ppo", "dpo", "kto"})
     CHECK(test::holds(said_of(concat("stage: ", stage)), "here: not there: train learns from answers, not from "));
   CHECK(said_of("finetuning_type: freeze") ==
-        "r.yaml:1: key finetuning_type: given freeze; here: finetuning_type full with trainable, such as "
-        "layers\\.(2[0-9])\\.");
+        "r.yaml:1: key finetuning_type: given freeze, allowed: one of lora, full; here: finetuning_type full with "
+        "trainable, such as layers\\.(2[0-9])\\.");
   CHECK(test::holds(said_of("finetuning_type: oft"), "here: not there: LoRA and rsLoRA"));
   CHECK(test::holds(said_of("logging_strategy: no"), "here: not there: lines of the log are always written"));
   CHECK(test::holds(said_of("logging_strategy: epoch"), "here: logging_steps, a number of steps"));
@@ -395,8 +398,8 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honored, or refu
                         "\nF:9: unknown key freeze_vision_tower: given true" + text +
                         "\nF:11: key template: given qwen2_vl, allowed: one of auto, qwen2, "));
   CHECK(told_of("llama3_freeze_sft.yaml") ==
-        "F:4: key finetuning_type: given freeze; here: finetuning_type full with trainable, such as "
-        "layers\\.(2[0-9])\\.\n"
+        "F:4: key finetuning_type: given freeze, allowed: one of lora, full; here: finetuning_type full with "
+        "trainable, such as layers\\.(2[0-9])\\.\n"
         "F:5: unknown key freeze_trainable_layers: given 8; here: finetuning_type full with trainable, such as "
         "layers\\.(2[0-9])\\.\n"
         "F:6: unknown key freeze_trainable_modules: given all; here: finetuning_type full with trainable\n"
@@ -419,10 +422,93 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honored, or refu
   CHECK(std::count(qlora.begin(), qlora.end(), '\n') == 6);
   CHECK(qlora.find("of_nobody") == qlora.npos);
   CHECK(told_of("llama3_lora_merge.yaml") ==
-        "F:6: unknown key export_dir: given output/llama3_lora_sft; here: output_dir\n"
-        "F:7: unknown key export_size: given 5; here: max_shard_size");
+        "F:6: unknown key export_dir: given output/llama3_lora_sft; here: output_dir of the command merge\n"
+        "F:7: unknown key export_size: given 5; here: max_shard_size of the command merge, with a unit: 5GB");
+  CHECK(told_of("llama3_lora_merge.yaml", merge_command) ==
+        "F: nothing to do for trust_remote_code, export_size, export_device, export_legacy_format; "
+        "export_dir output/llama3_lora_sft is output_dir output/llama3_lora_sft");
   CHECK(told_of("llama3_lora_predict.yaml") ==
-        "F:4: unknown key do_predict: given true; here: predict of the command eval");
+        "F:6: unknown key do_predict: given true; here: not there: train and plan are of training; the command eval is "
+        "for a file that predicts");
+  CHECK(told_of("llama3_lora_predict.yaml", eval_command) ==
+        "F: nothing to do for trust_remote_code, stage, overwrite_cache, preprocessing_num_workers, "
+        "dataloader_num_workers, do_predict; predict_with_generate true is predict true; eval_dataset is dataset");
+  CHECK(told_of("qwen3_inference.yaml", chat_command) ==
+        "F: nothing to do for infer_backend, trust_remote_code; template qwen3_nothink is template "
+        "qwen3_instruct_2507");
+}
+
+TEST_CASE("yaml settings: what LLaMA-Factory's merging calls otherwise is a key of merge, and of no other command") {
+  const Config merged = config_of("export_dir: 1.10\nexport_size: 2\ninfer_dtype: bfloat16", merge_command);
+  CHECK(merged.output_dir == "1.10");
+  CHECK(merged.max_shard_size == "2GB");
+  CHECK(merged.dtype == "bfloat16");
+  CHECK(config_of("export_size: 0.5", merge_command).max_shard_size == "0.5GB");
+  CHECK(note_of("export_size: 2\ninfer_dtype: auto", merge_command) ==
+        "r.yaml: nothing to do for infer_dtype; export_size 2 is max_shard_size 2GB");
+  CHECK(config_of("export_dir: ~", merge_command).output_dir.empty());
+  CHECK(said_of("export_size: 2GB\nexport_dir: [a]\ninfer_dtype: int8", merge_command) ==
+        "r.yaml:1: unknown key export_size: given 2GB; here: max_shard_size of the command merge, with a unit: 5GB\n"
+        "r.yaml:2: unknown key export_dir: given [a]; here: output_dir of the command merge\n"
+        "r.yaml:3: unknown key infer_dtype: given int8; here: dtype");
+  CHECK(said_of("export_dir: a\noutput_dir: b", merge_command) ==
+        "r.yaml:1: key export_dir: given a, which is output_dir a here, but the file has output_dir \"b\"");
+  for (const Command command : {train_command, eval_command, export_command})
+    CHECK(test::holds(said_of("export_dir: a", command), "here: output_dir of the command merge"));
+  CHECK(said_of("infer_dtype: float16") == "r.yaml:1: unknown key infer_dtype: given float16; here: dtype");
+}
+
+TEST_CASE("yaml settings: a file that predicts evaluates its eval_dataset, unless the command line has a dataset") {
+  const auto of = [](std::string_view text, Command command = eval_command, std::string_view line = {}) {
+    Config config;
+    (void)read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml", command, [&] {
+      if (!line.empty()) set_from_text(config, *find_key("dataset"), line);
+    });
+    return config;
+  };
+  const Config predicts = of("do_predict: true\neval_dataset: a,b\n");
+  CHECK(predicts.dataset == std::vector<data::DataFile>{"a", "b"});
+  CHECK(predicts.eval_dataset.empty());
+  CHECK(of("eval_dataset: b\ndataset: a\ndo_predict: yes\n").dataset == std::vector<data::DataFile>{"b"});
+  CHECK(of("do_predict: true\ndataset: a\n").dataset == std::vector<data::DataFile>{"a"});
+  CHECK(of("do_predict: false\neval_dataset: b\ndataset: a\n").dataset == std::vector<data::DataFile>{"a"});
+  CHECK(of("do_predict: true\neval_dataset: b\n", eval_command, "c").dataset == std::vector<data::DataFile>{"c"});
+  CHECK(of("do_predict: true\neval_dataset: b\n", generate_command).dataset.empty());
+}
+
+TEST_CASE("yaml settings: templates of families that carry their own text are the model's own, and the log says so") {
+  for (const char* name : {"gemma", "gemma2", "gemma3", "llama2", "ministral", "mistral", "mistral_small", "phi",
+                           "phi3", "phi4", "phi4_mini", "smollm"}) {
+    CAPTURE(name);
+    CHECK(config_of(concat("template: ", name)).template_name == "auto");
+    CHECK(note_of(concat("template: ", name)) ==
+          concat("r.yaml: template ", name, " is template auto, the model's own"));
+  }
+  Config config;  // of which the command line may say another
+  CHECK(read_settings(config, io::parse_yaml("template: gemma", "r.yaml"), "r.yaml", train_command, [&] {
+          set_from_text(config, *find_key("template"), "chatml");
+        }).empty());
+  CHECK(note_of("template: chatml").empty());
+  CHECK(test::holds(
+      said_of("template: default"),
+      "smollm2, smollm3, chatml, llama3, llama3_1, llama3_2, alpaca, none; here: not there: LLaMA-Factory's "
+      "own Human: and Assistant:; auto is the model's own"));
+}
+
+TEST_CASE("yaml settings: engines that answer elsewhere, and services that keep curves, are refused with a reason") {
+  CHECK(note_of("infer_backend: huggingface", chat_command) == "r.yaml: nothing to do for infer_backend");
+  for (const char* engine : {"vllm", "sglang", "ktransformers"})
+    CHECK(
+        said_of(concat("infer_backend: ", engine), chat_command) ==
+        concat("r.yaml:1: unknown key infer_backend: given ", engine,
+               "; here: not there: the program's own decoding answers; merge writes a model folder that servers take"));
+  for (const char* service : {"wandb", "swanlab", "mlflow", "all"})
+    CHECK(
+        test::holds(said_of(concat("report_to: ", service)),
+                    "; here: not there: nothing is sent anywhere; jsonl is for a program that sends its lines there"));
+  CHECK(test::holds(said_of("report_to: tensorboard,wandb"), "key report_to: given wandb, allowed: "));
+  CHECK(note_of("attn: fa2\nattn_impl: sdpa\nuse_flash_attn: true") ==
+        "r.yaml: nothing to do for attn, attn_impl, use_flash_attn");
 }
 
 TEST_CASE("yaml settings: a file that is honored has the settings that it says") {

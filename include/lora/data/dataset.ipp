@@ -20,7 +20,8 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
     const Index found = dataset.size() - before;
     if (file.required && *file.required > found)
       fail<FormatError>(file.path, ": found ", found, " records, expected the ", *file.required,
-                        " that num_samples of its name, or the number behind #, asks for");
+                        " that num_samples of its name, or the number behind #, asks for; unlike in LLaMA-Factory and ",
+                        "ms-swift none is repeated to make up the number");
     if (file.max_samples && *file.max_samples < found) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
   }
   if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));

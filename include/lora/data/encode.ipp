@@ -64,7 +64,8 @@ LORA_INLINE ChatTemplate choose_template(std::string_view name, const tokenizer:
     if (name == "auto") {
       std::string why;
       if (auto own = find_template(tokenizer.chat_template(), tokenizer, &why)) return *std::move(own);
-      fail<ConfigError>(std::string_view(why), "; set template to one of ", ChatTemplate::choices());
+      fail<ConfigError>(tokenizer.where(), ": ", std::string_view(why), "; set template to one of ",
+                        ChatTemplate::choices(), ", or put another text into its folder as chat_template.jinja");
     }
     const auto own = ChatTemplate::find(tokenizer.chat_template(), end_of_text(tokenizer));
     if (own && name == own->name()) return *own;

@@ -27,7 +27,9 @@ class DatasetInfo {
     const io::JsonView entry = *file_->find(name);
     if (!entry.json().is_object()) entry.fail("expected an object");
     for (const char* part : {"subset", "folder", "revision"})
-      if (entry.has(part)) entry.fail("\"", part, "\" is of a data set of a hub; expected a file without it");
+      if (entry.has(part))
+        entry.fail("\"", part,
+                   "\" is of a data set of a hub; expected \"file_name\" alone, with the file that it means");
     expect_fields(entry, {"file_name", "formatting", "columns", "tags", "num_samples", "ranking", "split", "hf_hub_url",
                           "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"});
     if (entry.get<bool>("ranking").value_or(false))
@@ -40,7 +42,8 @@ class DatasetInfo {
     }
     if (const auto split = entry.get<std::string>("split"); split && *split != "train")
       entry.fail("\"split\" is ", std::string_view(*split),
-                 ", of a data set of a hub; expected \"train\", which a file is");
+                 ", of a data set of a hub; expected \"train\", which a file is, and the file of that split as "
+                 "\"file_name\"");
     read_columns(entry, file.columns);
     return file;
   }
@@ -70,6 +73,10 @@ class DatasetInfo {
                    ", and nothing is downloaded; expected \"file_name\" with the name of its file in ",
                    folder_.native());
     if (!name) entry.fail("\"file_name\" is missing");
+    if (io::is_there(folder_ / *name))
+      entry.fail("\"file_name\" is ", std::string_view(*name),
+                 ", which is no file; expected one, and of a folder with ",
+                 "several a name for each, or their paths in dataset with commas between them");
     entry.fail("\"file_name\" is ", std::string_view(*name), ", and there is no such file in ", folder_.native());
   }
 

@@ -14,7 +14,7 @@ struct ForeignValue {
   std::string_view name;
   std::string_view value = {};
   std::string_view key = {};      ///< that means it here; empty: none is needed
-  std::string_view meaning = {};  ///< that key's value
+  std::string_view meaning = {};  ///< that key's value; where any is taken its unit, behind what the file says
   bool denies = false;            ///< it may have any other
   unsigned commands = ~0u;
 };
@@ -37,6 +37,20 @@ constexpr ForeignValue llama_factory_values[] = {
     {"fp16", "false", "dtype", "float16", true},
     {"template", "qwen", "template", "qwen2_5"},
     {"template", "qwen3_nothink", "template", "qwen3_instruct_2507"},
+    // of families whose models carry the text themselves
+    {"template", "gemma", "template", "auto"},
+    {"template", "gemma2", "template", "auto"},
+    {"template", "gemma3", "template", "auto"},
+    {"template", "llama2", "template", "auto"},
+    {"template", "ministral", "template", "auto"},
+    {"template", "mistral", "template", "auto"},
+    {"template", "mistral_small", "template", "auto"},
+    {"template", "phi", "template", "auto"},
+    {"template", "phi3", "template", "auto"},
+    {"template", "phi4", "template", "auto"},
+    {"template", "phi4_mini", "template", "auto"},
+    {"template", "smollm", "template", "auto"},
+    {"infer_dtype", {}, "dtype", {}, false, of_others},
     {"mask_history", "true", "train_on_last_turn_only", "true"},
     {"mask_history", "false", "train_on_last_turn_only", "false"},
     {"disable_shuffling", "true", "shuffle", "false"},
@@ -85,7 +99,11 @@ constexpr ForeignValue llama_factory_values[] = {
     {"report_to", "[]", "report_to", "none"},
     {"use_swanlab", "false"},
     {"push_to_hub", "false"},
+    {"export_dir", {}, "output_dir", {}, false, merge_command},
+    {"export_size", {}, "max_shard_size", "GB", false, merge_command},
     // how it is computed, or told, which changes no result
+    {"attn"},
+    {"attn_impl"},
     {"attn_implementation"},
     {"compute_accuracy"},
     {"dataloader_num_workers"},
@@ -99,6 +117,7 @@ constexpr ForeignValue llama_factory_values[] = {
     {"flash_attn"},
     {"hf_hub_token"},
     {"include_num_input_tokens_seen"},
+    {"infer_backend", "huggingface"},
     {"log_level"},
     {"low_cpu_mem_usage"},
     {"ms_hub_token"},
@@ -111,6 +130,7 @@ constexpr ForeignValue llama_factory_values[] = {
     {"trust_remote_code"},
     {"upcast_layernorm"},
     {"use_fast_tokenizer", "true"},
+    {"use_flash_attn"},
     {"use_kv_cache"},
     {"use_reentrant_gc"},
     {"use_unsloth"},
@@ -121,6 +141,8 @@ constexpr ForeignValue llama_factory_values[] = {
 struct ForeignAnswer {
   std::string_view name, value, here;
 };
+constexpr std::string_view sends_nothing =
+    "not there: nothing is sent anywhere; jsonl is for a program that sends its lines there (docs/watching.md)";
 constexpr std::string_view no_preferences = "not there: train learns from answers, not from preferences";
 constexpr ForeignAnswer llama_factory_answers[] = {
     {"stage", "rm", no_preferences},
@@ -128,6 +150,7 @@ constexpr ForeignAnswer llama_factory_answers[] = {
     {"stage", "dpo", no_preferences},
     {"stage", "kto", no_preferences},
     {"do_train", "false", "not there: train and plan are of training; eval and generate are commands of their own"},
+    {"do_predict", "true", "not there: train and plan are of training; the command eval is for a file that predicts"},
     {"finetuning_type", "freeze", "finetuning_type full with trainable, such as layers\\.(2[0-9])\\."},
     {"finetuning_type", "oft", "not there: LoRA and rsLoRA"},
     {"save_strategy", "epoch", "save_steps, a number of steps"},
@@ -136,6 +159,11 @@ constexpr ForeignAnswer llama_factory_answers[] = {
     {"eval_strategy", "no", "not there: eval_dataset and val_size evaluate, at the end if eval_steps is not given"},
     {"packing", "false",
      "not there with stage pt: texts of more than cutoff_len tokens are cut into blocks of so many"},
+    {"report_to", "all", sends_nothing},
+    {"report_to", "mlflow", sends_nothing},
+    {"report_to", "swanlab", sends_nothing},
+    {"report_to", "wandb", sends_nothing},
+    {"template", "default", "not there: LLaMA-Factory's own Human: and Assistant:; auto is the model's own"},
     {"logging_strategy", "no", "not there: lines of the log are always written"},
     {"logging_strategy", "epoch", "logging_steps, a number of steps"},
 };

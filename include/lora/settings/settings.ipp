@@ -6,15 +6,17 @@
 namespace lora::settings::detail {
 
 LORA_INLINE void refuse(const Key& key, std::string_view where, std::string_view given) {
-  std::string nearest(nearest_name(given, key.choices));
+  const std::string_view nearest = nearest_name(given, key.choices);
+  std::string hint = nearest.empty() ? "" : concat("; nearest: ", nearest);
   for (const ForeignValue& other : llama_factory_values)
     if (other.name == key.name && other.key == key.name && other.value == given && !other.denies)
-      nearest = concat(other.meaning, ", as LLaMA-Factory means it");
+      hint = concat("; nearest: ", other.meaning, ", as LLaMA-Factory means it");
+  for (const ForeignAnswer& answer : llama_factory_answers)
+    if (answer.name == key.name && answer.value == given) hint = concat("; here: ", answer.here);
   const bool is_text = tokenizer::unicode::find_invalid_utf8(given) == given.npos;
   fail<ConfigError>(where, "key ", key.name, ": given ",
                     given.empty() ? "nothing" : tokenizer::unicode::replace_invalid_utf8(std::string(given)),
-                    ", allowed: ", allowed(key), is_text ? "" : ", in UTF-8",
-                    nearest.empty() ? "" : "; nearest: ", std::string_view(nearest));
+                    ", allowed: ", allowed(key), is_text ? "" : ", in UTF-8", std::string_view(hint));
 }
 
 LORA_INLINE std::string shown(const data::DataFile& file) {

@@ -124,7 +124,7 @@ class YamlSettings {
 
   Kind kind_of(std::string_view name) const {
     if (find_key(name) != nullptr) return Kind::own;
-    return name == "packing" || says_when_to_evaluate(name) ? Kind::waiting : Kind::foreign;
+    return name == "packing" || name == "do_predict" || says_when_to_evaluate(name) ? Kind::waiting : Kind::foreign;
   }
 
   void take(Kind kind) {
@@ -168,7 +168,6 @@ class YamlSettings {
   void set_own(const io::YamlKey& name, const io::YamlNode& node) {
     const Key& key = *find_key(name.name);
     if (is_idle(name, node)) return idle_.push_back(name.name);
-    if (const ForeignAnswer* answer = answer_to(name, node)) answer_with(name, node, concat("here: ", answer->here));
     if (const ForeignValue* other = meaning_of(name, node)) return mean(name, node, *other);
     const bool word = type_of(key) == ValueType::flag && node.kind == io::YamlNode::Kind::scalar && !node.plain;
     set_from_json(config_, key, settings::json_of(node, key), place_of(name),
@@ -187,6 +186,7 @@ class YamlSettings {
         config_.stage = node.text;
         config_.stage_place = place_of(name);
       }
+      if (name.name == "do_predict" && command_ == eval_command && word_of(node) == "true") predict_eval_dataset();
       return idle_.push_back(name.name);
     }
     if (const ForeignValue* other = meaning_of(name, node)) return mean(name, node, *other);
@@ -200,16 +200,15 @@ class YamlSettings {
       return is_idle(name, {.kind = io::YamlNode::Kind::list}) &&
              std::all_of(node.values.begin(), node.values.end(),
                          [&](const io::YamlNode& value) { return is_idle(name, value); });
-    const bool any = node.kind == io::YamlNode::Kind::scalar;
-    for (const ForeignValue& other : llama_factory_values)
-      if (other.name == name.name && (other.commands & command_) && other.key.empty() &&
-          (other.value.empty() ? any : is(node, other.value)))
-        return true;
-    return false;
+    return find_value(name, node, false) != nullptr;
   }
   const ForeignValue* meaning_of(const io::YamlKey& name, const io::YamlNode& node) const {
+    return find_value(name, node, true);
+  }
+  const ForeignValue* find_value(const io::YamlKey& name, const io::YamlNode& node, bool means_a_key) const {
     for (const ForeignValue& other : llama_factory_values)
-      if (other.name == name.name && (other.commands & command_) && !other.key.empty() && is(node, other.value))
+      if (other.name == name.name && (other.commands & command_) && other.key.empty() != means_a_key &&
+          (other.value.empty() ? node.kind == io::YamlNode::Kind::scalar : is(node, other.value)))
         return &other;
     return nullptr;
   }
@@ -238,26 +237,40 @@ class YamlSettings {
            (name == "do_eval" && value == "true" && (config_.evaluates() || !trains));
   }
 
+  // LLaMA-Factory predicts the answers of eval_dataset, whether there are records to train on or not.
+  void predict_eval_dataset() {
+    if (config_.eval_dataset.empty() || config_.from_command_line.contains("dataset")) return;
+    const Key& key = *find_key("dataset");
+    config_.dataset = std::exchange(config_.eval_dataset, {});
+    meant_.push_back({&key, io::to_text(value_of(config_, key), -1), "eval_dataset is dataset"});
+  }
+
   // Sets the key that another one's value means.
   void mean(const io::YamlKey& name, const io::YamlNode& node, const ForeignValue& other) {
     const Key& key = *find_key(other.key);
+    const std::string meaning = concat(other.value.empty() ? std::string_view(node.text) : "", other.meaning);
     Config told;
-    set_from_json(told, key,
-                  scalar_of({.kind = io::YamlNode::Kind::scalar, .text = std::string(other.meaning)}, type_of(key)),
-                  place_of(name));
+    try {
+      set_from_json(told, key, scalar_of({.kind = io::YamlNode::Kind::scalar, .text = meaning}, type_of(key)), {});
+    } catch (const ConfigError&) {  // which tells what nobody wrote
+      answer_with(name, node, meant(name.name, ~0u));
+    }
     const io::Json has = value_of(config_, key), says = value_of(told, key);
     const bool same = io::to_text(has, -1) == io::to_text(says, -1);
     if (other.denies ? same && is_in(own_, key.name) : !same && is_in(given_, key.name))
       fail<ConfigError>(place_of(name), "key ", std::string_view(name.name), ": given ",
                         std::string_view(given_in(node)), ", which is ", other.denies ? "not " : "", key.name, " ",
-                        other.meaning, " here, but the file has ", key.name, " ", std::string_view(io::shown(has)));
+                        std::string_view(meaning), " here, but the file has ", key.name, " ",
+                        std::string_view(io::shown(has)));
     if (other.denies) return idle_.push_back(name.name);
     given_.push_back(key.name);
-    if (same) return idle_.push_back(name.name);
+    const bool itself = name.name == key.name;  // of which the file has another value than the one that counts
+    const bool is_own_text = key.name == "template" && meaning == "auto";
+    if (same && !itself) return idle_.push_back(name.name);
     std::visit([&](auto member) { config_.*member = told.*member; }, key.member);
     meant_.push_back({&key, io::to_text(says, -1),
                       concat(std::string_view(name.name), " ", std::string_view(given_in(node)), " is ", other.key, " ",
-                             other.meaning)});
+                             std::string_view(meaning), is_own_text ? ", the model's own" : "")});
   }
 
   static bool is_in(const std::vector<std::string_view>& names, std::string_view name) {
