@@ -19,6 +19,7 @@
 #include "lora/run/ascend_findings.hpp"
 #include "lora/run/findings.hpp"
 #include "lora/settings/device_name.hpp"
+#include "processes.hpp"
 #include "standard_output.hpp"
 
 namespace {
@@ -122,6 +123,7 @@ int run_doctor(Request& request) {
   const std::optional<ReportFile> file = config.full ? std::optional<ReportFile>(path) : std::nullopt;
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
   std::vector<run::Finding> findings = run::examine(dev);
+  findings.push_back(mpi_finding());
   findings.push_back(line_finding());
   using Kind = settings::DeviceName::Kind;
   const settings::DeviceName device = *settings::parse_device(config.device);

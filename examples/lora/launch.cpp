@@ -36,10 +36,12 @@ namespace {
 using namespace lora;
 using Words = std::vector<std::string>;
 
+constexpr std::string_view mpirun = "mpirun";
+
 #if defined(LORA_WITH_MPI)
 /// The command that starts `processes` of another.
 Words launcher(int processes) {
-  Words words{"mpirun", "-n", concat(processes)};
+  Words words{std::string(mpirun), "-n", concat(processes)};
 #  if defined(OPEN_MPI)
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
   if (processes > cpu::available_threads()) words.emplace_back("--oversubscribe");
@@ -51,15 +53,32 @@ Words launcher(int processes) {
 }
 #endif
 
-[[noreturn]] void become(const Words& words) {
+/// What launch becomes, or starts and waits for.
+struct Program {
+  std::string name;  // by which it is told of
+  Words words;
+  std::vector<std::pair<const char*, std::string>> environment{};  // beside its own
+};
+
+/// Returns   only where that fails, why
+int execute(const Program& program) {
+  for (const auto& [name, value] : program.environment) ::setenv(name, value.c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& word : program.words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  return errno;
+}
+
+[[noreturn]] void fail_to_start(const Program& program, int error) {
+  fail<Error>(program.name, " can't be started: ", std::generic_category().message(error),
+              error == ENOENT && program.name == mpirun ? "; hint: it comes with MPI (Debian: openmpi-bin)" : "");
+}
+
+void say_command(const Words& words) {
   std::vector<const char*> arguments;
   for (const std::string& word : words) arguments.push_back(word.c_str());
   log::info(run::quoted_command(arguments));
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], const_cast<char* const*>(arguments.data()));
-  const int error = errno;
-  fail<Error>(words[0], " can't be started: ", std::generic_category().message(error),
-              error == ENOENT ? "; it comes with MPI (Debian: openmpi-bin)" : "");
 }
 
 /// The processes of one of several hosts, which meet at an address, as torchrun names it all.
@@ -70,62 +89,111 @@ struct Host {
   int port = 29500;
 };
 
-volatile std::sig_atomic_t signal_to_pass_on = 0;
-
-[[noreturn]] void run_as(const Host& host, int local, pid_t launcher, const Words& words) {
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != launcher) ::_exit(128 + SIGTERM);  // it had ended before
-  ::setpgid(0, 0);                                      // what a terminal sends comes by the one that started it, once
-  const auto set = [](const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); };
-  set("RANK", concat(host.number * host.processes + local));
-  set("WORLD_SIZE", concat(host.hosts * host.processes));
-  set("LOCAL_RANK", concat(local));
-  set("LOCAL_WORLD_SIZE", concat(host.processes));
-  set("MASTER_ADDR", host.address);
-  set("MASTER_PORT", concat(host.port));
-  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");  // nobody else listens there
-  std::vector<char*> arguments;
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execv(arguments[0], arguments.data());
-  ::_exit(127);
+std::vector<Program> ranks_of(const Host& host, const Words& words) {
+  std::vector<Program> ranks;
+  for (int local = 0; local < host.processes; ++local) {
+    const std::string rank = concat(host.number * host.processes + local);
+    ranks.push_back({"rank " + rank,
+                     words,
+                     {{"RANK", rank},
+                      {"WORLD_SIZE", concat(host.hosts * host.processes)},
+                      {"LOCAL_RANK", concat(local)},
+                      {"LOCAL_WORLD_SIZE", concat(host.processes)},
+                      {"MASTER_ADDR", host.address},
+                      {"MASTER_PORT", concat(host.port)},
+                      {"TORCHELASTIC_USE_AGENT_STORE", ""}}});  // nobody else listens there
+  }
+  return ranks;
 }
 
-/// Starts the host's processes, passes signals on to them, and ends all once one has failed.
-/// Returns   0, or how the first that failed did
-int run_all(const Host& host, const Words& words) {
+/// Starts a process, which has begun to be that program when this returns: until then a signal to it would be lost.
+/// `at_end`: the signal that it gets when this process ends, however that comes.
+/// Returns   the process; negative where there is none, and then `error` says why
+pid_t start(const Program& program, int at_end, int& error) {
+  int told[2] = {-1, -1};  // why it can't be that program; closed where it is
+  if (::pipe2(told, O_CLOEXEC) != 0) return error = errno, -1;
+  const pid_t launcher = ::getpid();
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::prctl(PR_SET_PDEATHSIG, at_end);
+    if (::getppid() != launcher) ::_exit(128 + at_end);  // it had ended before
+    ::setpgid(0, 0);                                     // what a terminal sends comes by the launcher, once
+    const int problem = execute(program);
+    ::_exit(::write(told[1], &problem, sizeof problem) == sizeof problem ? 127 : 126);
+  }
+  error = errno;
+  ::close(told[1]);
+  ssize_t got = 0;
+  if (process > 0)
+    while ((got = ::read(told[0], &error, sizeof error)) < 0 && errno == EINTR) continue;
+  ::close(told[0]);
+  if (got <= 0) return process;
+  ::waitpid(process, nullptr, 0);
+  return -1;
+}
+
+volatile std::sig_atomic_t signal_to_pass_on = 0;
+
+/// How processes that were started are told to stop.
+enum class Stop {
+  as_it_comes,  ///< ranks of this program get the signal that launch got
+  by_mpi        ///< a launcher of MPI, which passes SIGUSR1 on; by SIGINT, SIGTERM or SIGHUP it kills its ranks soon
+};
+
+/// Starts programs, passes signals on to them, and ends all once one has failed.
+/// Returns   0, or how the first that failed did; 128 + the signal that launch got where that has ended them
+int run_all(const std::vector<Program>& programs, Stop stop) {
   ::signal(SIGCHLD, SIG_DFL);  // ignored, as it may come, processes that end would not be told of
   handle_ends([](int number) { signal_to_pass_on = number; });
-  std::map<pid_t, int> running;  // and their ranks
+  std::map<pid_t, std::string> running;  // and their names
+  int sent = 0;
   const auto send = [&](int number) {
-    for (const auto& [process, rank] : running) ::kill(process, number);
+    sent = number;
+    for (const auto& [process, name] : running) ::kill(process, number);
   };
-  const pid_t launcher = ::getpid();
-  for (int local = 0; local < host.processes; ++local) {
-    const pid_t process = ::fork();
-    if (process == 0) run_as(host, local, launcher, words);
+  for (const Program& program : programs) {
+    int error = 0;
+    const pid_t process = start(program, stop == Stop::by_mpi ? SIGUSR1 : SIGTERM, error);
     if (process < 0) {
-      const int error = errno;
       send(SIGKILL);
-      fail<Error>("process ", local, " can't be started: ", std::generic_category().message(error));
+      fail_to_start(program, error);
     }
-    running[process] = host.number * host.processes + local;
+    running[process] = program.name;
   }
   using Clock = std::chrono::steady_clock;
-  int first = 0;
+  int first = 0, asked = 0;  // how the first has failed; the first signal that came
+  bool at_once = false;
   auto until = Clock::time_point::max();  // then those that are left are killed
+  auto again = until;                     // then a launcher of MPI is asked to stop
+  std::chrono::seconds pause{1};
   while (!running.empty()) {
-    if (signal_to_pass_on != 0) send(std::exchange(signal_to_pass_on, 0));
+    const auto now = Clock::now();
+    if (const int number = std::exchange(signal_to_pass_on, 0); number != 0) {
+      if (asked != 0 && number == SIGINT) {
+        at_once = true;
+        until = std::min(until, now + std::chrono::seconds(10));
+      }
+      asked = asked == 0 ? number : asked;
+      if (stop == Stop::as_it_comes || at_once)
+        send(number);
+      else
+        again = now;
+    }
+    if (!at_once && now >= again) {  // again, since a launcher whose ranks are not started yet passes nothing on
+      send(SIGUSR1);
+      again = now + std::exchange(pause, 2 * pause);
+    }
     int killed = 0, failed = 0;  // of those that have ended since the last look, which may be several
     int status = 0;
     for (pid_t process; (process = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       const auto found = running.find(process);
       if (found == running.end()) continue;  // somebody else's, who has become this program
-      const int rank = found->second;
+      const std::string name = found->second;
       running.erase(found);
       if (WIFSIGNALED(status) && first == 0 && killed == 0) {  // else it has said itself why
         killed = 128 + WTERMSIG(status);
-        log::warn("rank ", rank, " was ended by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
+        if (WTERMSIG(status) != sent)
+          log::warn(name, " was ended by signal ", WTERMSIG(status), " (", ::strsignal(WTERMSIG(status)), ")");
       } else if (WIFEXITED(status) && failed == 0) {
         failed = WEXITSTATUS(status);
       }
@@ -133,15 +201,16 @@ int run_all(const Host& host, const Words& words) {
     // Those of one that was killed fail for want of it.
     if (const int end = killed != 0 ? killed : failed; end != 0 && first == 0) {
       first = end;
-      until = Clock::now() + std::chrono::seconds(10);  // the others most often end by themselves, and say why
+      until = std::min(until, now + std::chrono::seconds(10));  // the others most often end by themselves, and say why
     }
-    if (Clock::now() >= until) {
+    if (now >= until) {
       send(SIGKILL);
       until = Clock::time_point::max();
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return first;
+  if (at_once) return 128 + SIGINT;
+  return stop == Stop::by_mpi && asked != 0 && first == 128 + SIGUSR1 ? 128 + asked : first;
 }
 
 /// The number that an option gives, else the environment's.
@@ -155,7 +224,7 @@ int number_of(int given, const char* variable, int least, int most, std::string_
 void LaunchOptions::describe(CLI::App& page) {
   page.set_help_flag("-h,--help", "Prints this page");
   page.footer(
-      "\nOn one machine it becomes mpirun, where it was built with MPI and no address is given; processors of several: "
+      "\nOn one machine it starts mpirun, where it was built with MPI and no address is given; processors of several: "
       "mpirun -n 8 --host one:4,two:4 lora train ..., or srun.\nOf several machines with NPUs each has its launch, "
       "with "
       "a number of its own:\n\n"
@@ -223,18 +292,24 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
   if (command.empty() || command.front() != "train")
     fail<ConfigError>("lora launch: given ", command.empty() ? "no command" : concat("'", command.front(), "'"),
                       ", allowed: train with its keys, behind the options of launch");
-  Words all;
-  bool by_mpi = false;
+  Words own{std::filesystem::read_symlink("/proc/self/exe").native()};
+  own.insert(own.end(), command.begin(), command.end());
+  if (host.processes * host.hosts == 1) {
+    say_command(own);
+    const Program single{own.front(), own};
+    fail_to_start(single, execute(single));
+  }
 #if defined(LORA_WITH_MPI)
-  by_mpi = host.hosts == 1 && address.empty();
-  if (by_mpi && host.processes > 1) all = launcher(host.processes);
+  if (host.hosts == 1 && address.empty()) {
+    Words all = launcher(host.processes);
+    all.insert(all.end(), own.begin(), own.end());
+    say_command(all);
+    std::exit(run_all({{all.front(), all}}, Stop::by_mpi));
+  }
 #endif
-  all.push_back(std::filesystem::read_symlink("/proc/self/exe").native());
-  all.insert(all.end(), command.begin(), command.end());
-  if (by_mpi || host.processes * host.hosts == 1) become(all);
   const int first = host.number * host.processes, last = first + host.processes - 1;
   log::info(first == last ? concat("rank ", first) : concat("ranks ", first, " to ", last), " of ",
             host.hosts * host.processes, first == last ? " meets" : " meet", " the others at ",
             std::string_view(host.address), ":", host.port);
-  std::exit(run_all(host, all));
+  std::exit(run_all(ranks_of(host, own), Stop::as_it_comes));
 }

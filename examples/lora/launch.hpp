@@ -18,8 +18,9 @@ struct LaunchOptions {
   void describe(CLI::App& page);
 };
 
-/// `lora launch`, where the command line is one: starts several processes of a command, by becoming mpirun, and says
-/// the command; or where they meet at an address, by itself, and ends as they do.
+/// `lora launch`, where the command line is one: starts several processes of a command, by mpirun, and says that
+/// command; or where they meet at an address, by itself. Passes signals on to them, and ends as they do.
+/// Of one process it becomes that.
 ///
 /// Returns   the page of help, where that is asked for; nothing of another command line
 /// Throws   ConfigError

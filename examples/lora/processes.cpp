@@ -18,6 +18,7 @@
 #include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
+#include "lora/core/log.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/device_name.hpp"
 #if defined(LORA_WITH_MPI)
@@ -62,30 +63,43 @@ void Processes::share_threads(settings::Config& config) {
   struct Place {
     char host[256];
     cpu_set_t processors;
+    Index threads;  // 0: those that it is given here
   };
   std::vector<Place> places(static_cast<std::size_t>(ranks_->size()));
   Place& own = places[static_cast<std::size_t>(ranks_->rank())];
   std::strncpy(own.host, ranks_->host_and_boot().c_str(), sizeof own.host - 1);
   if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0) CPU_SET(0, &own.processors);
+  own.threads = config.threads.value_or(0);
   std::vector<Index> begins{0};
   while (std::ssize(begins) <= ranks_->size()) begins.push_back(begins.back() + static_cast<Index>(sizeof(Place)));
   ranks_->gather_on_host(std::as_writable_bytes(std::span(places)), begins);
   cpu_set_t all;
   CPU_ZERO(&all);
-  Index here = 0, counted = 0;
+  Index counted = 0;
+  std::vector<const Place*> here;
   std::set<std::string> hosts;
   for (const Place& place : places) {
     hosts.emplace(place.host, ::strnlen(place.host, sizeof place.host));
     if (std::strncmp(place.host, own.host, sizeof own.host) != 0) continue;
-    ++here;
+    here.push_back(&place);
     counted += CPU_COUNT(&place.processors);
     CPU_OR(&all, &all, &place.processors);
   }
   hosts_ = static_cast<int>(hosts.size());
-  if (config.threads) return;
   // Where a launcher has bound each rank to processors of its own, it has shared them out already.
-  const bool bound = counted == CPU_COUNT(&all);
-  config.threads = std::max<Index>(1, bound ? CPU_COUNT(&own.processors) : CPU_COUNT(&all) / here);
+  const Index processors = CPU_COUNT(&all);
+  const bool bound = counted == processors;
+  const auto threads_of = [&](const Place& place) {
+    if (place.threads > 0) return place.threads;
+    return std::max<Index>(1, bound ? CPU_COUNT(&place.processors) : processors / std::ssize(here));
+  };
+  config.threads = threads_of(own);
+  Index threads = 0;
+  for (const Place* place : here) threads += threads_of(*place);
+  if (threads > processors && here.front() == &own)
+    log::warn("the ", std::ssize(here), " ranks on ", std::string_view(ranks_->host()), " have ", threads,
+              " threads and may use ", processors, processors == 1 ? " processor" : " processors",
+              " of it, which slows them all down; hint: fewer ranks, or fewer threads of each (key threads)");
 }
 
 std::string Processes::describe(const settings::Config& config) const {
@@ -102,6 +116,20 @@ std::string text_of_step(Index processes, const settings::Config& config) {
 }
 
 #if defined(LORA_WITH_MPI)
+
+run::Finding mpi_finding() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0, version = 0, subversion = 0;
+  // These may be called before MPI begins, which doctor, being one process, has no need for.
+  if (MPI_Get_library_version(text, &length) != MPI_SUCCESS || MPI_Get_version(&version, &subversion) != MPI_SUCCESS)
+    return {"MPI", run::Finding::State::note, "does not tell its version", "install another one and build again"};
+  std::string library(text, static_cast<std::size_t>(length));
+  library.erase(std::min(library.find_first_of(",\n"), library.size()));  // then follow its package or its date
+  std::replace(library.begin(), library.end(), '\t', ' ');
+  return {"MPI", run::Finding::State::ok,
+          concat(std::string_view(library), ", interface ", version, ".", subversion,
+                 ", begun beside threads as MPI_THREAD_FUNNELED")};
+}
 
 void Processes::meet_by_mpi(const Launched& launch) {
   int provided = 0;
@@ -135,6 +163,11 @@ void end_all_processes(int status) {
 }
 
 #else
+
+run::Finding mpi_finding() {
+  return {"MPI", run::Finding::State::note, "built without MPI: several processes train together on NPUs alone",
+          "install Open MPI or MPICH (Debian: libopenmpi-dev, openmpi-bin) and build again"};
+}
 
 void Processes::meet_by_mpi(const Launched& launch) {
   fail<ConfigError>("the environment's ", launch.variable, " is ", launch.processes,

@@ -5,6 +5,7 @@
 
 #include "lora/comm/on_host.hpp"
 #include "lora/core/environment.hpp"
+#include "lora/run/findings.hpp"
 #include "lora/settings/config.hpp"
 
 /// The processes that a launcher has started together, this one among them. Where it has started only this one, there
@@ -21,7 +22,8 @@ class Processes {
   /// Null for a single one.
   lora::comm::HostRanks* ranks() { return ranks_.get(); }
   bool speaks() { return ranks() == nullptr || ranks()->rank() == 0; }
-  /// Threads for this one, where the settings leave them open: the processors of its host are shared out.
+  /// Threads for this one, where the settings leave them open: the processors of its host are shared out. The first of
+  /// a host warns where its ranks have more threads than processors.
   void share_threads(lora::settings::Config& config);
   /// A line about them.
   std::string describe(const lora::settings::Config& config) const;
@@ -33,6 +35,9 @@ class Processes {
   [[maybe_unused]] bool by_mpi_ = false;  // without MPI it says nothing
   int hosts_ = 1;
 };
+
+/// Which MPI the program was built with, for doctor.
+lora::run::Finding mpi_finding();
 
 /// "4 x 2 x 8 = 64 sequences a step, zero_stage 2": what a step of so many processes has, and what they share out.
 std::string text_of_step(lora::Index processes, const lora::settings::Config& config);

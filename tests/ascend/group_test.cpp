@@ -281,6 +281,23 @@ TEST_CASE("ascend group: what keeps NPUs from being connected is said by all of 
     CHECK(holds(error, "the environment's " + variable + " is '" + text + "'; expected "));
     CHECK(holds(error, words));
   }
+  {
+    const Environment set("HCCL_SOCKET_IFNAME", "=nowhere0,l");
+    const std::string error = message_of<ConfigError>([] { ascend::check_hccl_environment(); });
+    CHECK(
+        error.starts_with("the environment's HCCL_SOCKET_IFNAME is '=nowhere0,l', which selects no network interface "
+                          "of this host's; expected one of "));
+    CHECK(holds(error + ",", " lo,"));
+  }
+  for (const char* choice : {"lo", "=nowhere0,lo", "nowhere,l", "^nowhere", ""}) {
+    const Environment set("HCCL_SOCKET_IFNAME", choice);
+    ascend::check_hccl_environment();
+  }
+  const std::vector<std::string> names = {"lo", "eth0", "eth1"};
+  for (const char* choice : {"eth", "=eth1", "en,lo", "^eth", "^=eth0", "^lo,eth0", "^=lo,eth"})
+    CHECK_MESSAGE(ascend::selects_interface(choice, names), choice);
+  for (const char* choice : {"en", "=eth", ",", "=", "^lo,eth", "^=lo,eth0,eth1", "th0"})
+    CHECK_FALSE_MESSAGE(ascend::selects_interface(choice, names), choice);
   for (const char* address : {"192.168.1.10", "fe80::1", ""}) {
     const Environment set("HCCL_IF_IP", address);
     ascend::check_hccl_environment();

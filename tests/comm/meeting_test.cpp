@@ -122,6 +122,13 @@ std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view versi
   return words;
 }
 
+/// The same of a processor with the other order of bytes.
+std::string reversed_hello(std::uint32_t rank, std::uint32_t size, std::string_view version) {
+  std::string words = hello(rank, size, version);
+  for (std::ptrdiff_t at = 0; at < 12; at += 4) std::reverse(words.begin() + at, words.begin() + at + 4);
+  return words;
+}
+
 }  // namespace
 
 TEST_CASE("meeting: any number of ranks gathers what each has, whoever comes first") {
@@ -272,6 +279,27 @@ TEST_CASE("meeting: strangers are refused and told, and keep nobody waiting") {
   CHECK(quiet.said("somebody at 127.0.0.1 has connected to 127.0.0.1:" + std::to_string(port) +
                    " and is no rank of this run: refused"));
   CHECK(quiet.said("waiting for 1 other rank at 127.0.0.1:" + std::to_string(port)));
+}
+
+TEST_CASE("meeting: a rank of another byte order ends the run at once, and is told why in its own order") {
+  const Quiet quiet;
+  const int port = free_port();
+  std::string answer;
+  const auto ends = ends_of(3, [&](int rank) {
+    if (rank == 1)
+      answer = answer_to(port, reversed_hello(1, 3, "this build"));
+    else
+      const Meeting meeting(place_of(rank, 3, port), "this build", patience);
+  });
+  const std::string reason =
+      "rank 1 of 3 at 127.0.0.1 has another byte order than rank 0; expected processors that all have the same";
+  CHECK(ends[0] == reason);
+  std::uint64_t header[2] = {};
+  REQUIRE(answer.size() == sizeof header + reason.size());
+  std::memcpy(header, answer.data(), sizeof header);
+  CHECK(__builtin_bswap64(header[0]) == reason.size());
+  CHECK(__builtin_bswap64(header[1]) == 1);
+  CHECK(answer.substr(sizeof header) == reason);
 }
 
 TEST_CASE("meeting: ranks that don't belong together are told so, all of them") {
@@ -449,7 +477,6 @@ TEST_CASE("meeting: the environment says where, whole or not at all") {
   };
   CHECK_FALSE(place_with({}));
   CHECK_FALSE(place_with({{"WORLD_SIZE", "1"}, {"RANK", "0"}}));
-  CHECK_FALSE(place_with({{"RANK", "0"}}));
   const auto place = place_with({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "one"}, {"MASTER_PORT", "1234"}});
   REQUIRE(place);
   CHECK(place->rank == 3);
@@ -468,7 +495,6 @@ TEST_CASE("meeting: the environment says where, whole or not at all") {
   CHECK(port_with("29500", "True") == 29501);  // as torchrun says that its own store listens at the other
   CHECK(port_with("65535", "True") == 65534);
   CHECK(port_with("29500", "False") == 29500);
-  CHECK(holds(refusal({{"RANK", "1"}}), "the environment's RANK is 1, but no WORLD_SIZE is set"));
   CHECK(holds(refusal({{"WORLD_SIZE", "2"}}), "the environment's WORLD_SIZE is 2, but no RANK is set"));
   CHECK(holds(refusal({{"RANK", "2"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}}),
               "the environment's RANK is 2 and its WORLD_SIZE 2; expected a RANK below it"));
@@ -481,8 +507,9 @@ TEST_CASE("meeting: the environment says where, whole or not at all") {
           std::stoi(port));
   CHECK(refusal({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", ""}}) ==
         "the environment's WORLD_SIZE is 2, but no MASTER_ADDR is set; expected the address of rank 0's host");
-  CHECK(refusal({{"RANK", "1"}}) ==
-        "the environment's RANK is 1, but no WORLD_SIZE is set; expected both, as launchers set them");
+  for (const char* rank : {"0", "1"})
+    CHECK(refusal({{"RANK", rank}}) == concat("the environment's RANK is ", rank,
+                                              ", but no WORLD_SIZE is set; expected both, as launchers set them"));
   CHECK(refusal({{"RANK", "3"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "one"}}) ==
         "the environment's RANK is 3 and its WORLD_SIZE 2; expected a RANK below it");
   CHECK(MeetingPlace().port == 29500);

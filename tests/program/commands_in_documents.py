@@ -31,6 +31,8 @@ NOT_RUN = [
     ("README.zh.md", "examples/demo.sh", "installs packages as root, fetches a model and runs every test"),
     ("README.md", "cmake --preset release &&", "builds the program, as the tests were; tests/package installs it"),
     ("README.md", "cmake -B build", "builds a reader's project; tests/package builds one"),
+    ("README.md", "NODE_RANK=0", "wants two machines"),
+    ("README.zh.md", "NODE_RANK=0", "wants two machines"),
     ("README.md", "git lfs install", "fetches a model from a network"),
     ("README.md", "for file in", "fetches a model from a network"),
     ("docs/quick_start.md", "cmake/install_dependencies.sh", "installs packages as root and builds the program"),

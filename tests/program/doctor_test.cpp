@@ -71,6 +71,18 @@ TEST_CASE("program: doctor tells a line for each part, and the same as JSON") {
     CHECK(finding.at("advice").is_null() == (state == "ok"));
     if (!finding.at("advice").is_null()) CHECK(test::holds(lines.output, finding.at("advice").get<std::string>()));
   }
+  const io::Json& mpi = json.at("findings").at(json.at("findings").size() - 2);
+  CHECK(mpi.at("part") == "MPI");
+  const std::string known = mpi.at("found").get<std::string>();
+#if defined(LORA_WITH_MPI)
+  CHECK(mpi.at("state") == "ok");
+  CHECK(std::regex_match(
+      known, std::regex("(Open MPI v|MPICH Version: *)[^,\n\t]+, interface [3-9]\\.[0-9], begun beside threads as "
+                        "MPI_THREAD_FUNNELED")));
+#else
+  CHECK(mpi.at("state") == "note");
+  CHECK(known == "built without MPI: several processes train together on NPUs alone");
+#endif
   // Of chat's lines it knows who edits them, or how somebody would.
   const io::Json& last = json.at("findings").back();
   CHECK(last.at("part") == "line editing");

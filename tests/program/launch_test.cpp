@@ -1,15 +1,19 @@
-// The command launch: its page, what its options may be, the launcher that it becomes, and ranks of several machines.
+// The command launch: its page, what its options may be, the launcher that it starts, and ranks of several machines.
 
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/cpu/machine.hpp"
 #include "lora/io/file.hpp"
+#include "lora/io/paths.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
@@ -33,17 +37,38 @@ std::string refused(Words words) {
 }
 
 #if defined(LORA_WITH_MPI)
-/// In its folder an mpirun that prints its words, a line each.
+/// In its folder an mpirun that prints its words, a line each, or does otherwise.
 struct FakeLauncher {
   test::TempFolder temp;
 
-  FakeLauncher() {
-    io::write_file(temp / "mpirun", std::string_view("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"));
+  explicit FakeLauncher(std::string_view does = "printf '%s\\n' \"$@\"") {
+    io::write_file(temp / "mpirun", concat("#!/bin/sh\n", does, "\n"));
     std::filesystem::permissions(temp / "mpirun", std::filesystem::perms::owner_all);
   }
   test::Outcome run(Words words) const {
     words.insert(words.begin(), "launch");
     return test::run_program("PATH=" + test::shell_word(temp.path().native()) + ":\"$PATH\" " LORA_PROGRAM, words);
+  }
+};
+
+/// One that writes down which signals come, and does with them what the shell's words say.
+struct SignaledLauncher : FakeLauncher {
+  test::Environment path{"PATH", concat(temp.path().native(), ":", std::getenv("PATH"))};
+  test::Environment folder{"FAKE_FOLDER", temp.path().native()};
+  test::Process launch{LORA_PROGRAM, Words{"launch", "--nproc_per_node=2", "train"}, {}};
+
+  explicit SignaledLauncher(std::string_view at_usr1, std::string_view at_int = "exit 1")
+      : FakeLauncher(concat(
+            "cd \"$FAKE_FOLDER\"\ntrap 'echo USR1 >>signals; ", at_usr1, "' USR1\ntrap 'echo INT >>signals; ", at_int,
+            "' INT\n[ $(ps -o pgid= -p $$) = $$ ] && echo alone >signals\n", "while :; do sleep 0.05; done")) {
+    until("alone\n");
+  }
+
+  /// Waits until it has written this down.
+  void until(const std::string& expected) const {
+    const auto now = [&] { return io::is_there(temp / "signals") ? io::read_file(temp / "signals") : ""; };
+    for (int i = 0; i < 6000 && !now().starts_with(expected); ++i) ::usleep(10000);
+    CHECK(now().starts_with(expected));
   }
 };
 #endif
@@ -65,7 +90,7 @@ TEST_CASE("launch: its page has each option with its type, its default and what 
       "  --master_port INT           A free port there (default: MASTER_PORT, or 29500)\n"
       "\n"
       "\n"
-      "On one machine it becomes mpirun, where it was built with MPI and no address is given; processors of several: "
+      "On one machine it starts mpirun, where it was built with MPI and no address is given; processors of several: "
       "mpirun -n 8 --host one:4,two:4 lora train ..., or srun.\n"
       "Of several machines with NPUs each has its launch, with a number of its own:\n"
       "\n"
@@ -174,7 +199,7 @@ TEST_CASE("launch: a rank to which another does not come says which, and how lon
 
 #if defined(LORA_WITH_MPI)
 
-TEST_CASE("launch: on one machine it becomes mpirun, with all that its processes need, and says that command") {
+TEST_CASE("launch: on one machine it starts mpirun, with all that its processes need, and says that command") {
   const FakeLauncher fake;
   const bool open_mpi = test::holds(test::run_program("mpirun", {"--version"}).output, "Open MPI");
   for (const int processes : {2, 32768}) {
@@ -206,6 +231,50 @@ TEST_CASE("launch: on one machine it becomes mpirun, with all that its processes
         "ranks 0 to 1 of 2 meet the others at 127.0.0.1:29500\n");
 }
 
+TEST_CASE(
+    "launch: any signal to stop comes to mpirun as the one that it passes on, and the exit code is the signal's") {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    CAPTURE(number);
+    SignaledLauncher fake("exit 138");
+    fake.launch.send(number);
+    CHECK(fake.launch.wait() == 128 + number);
+    fake.until("alone\nUSR1\n");
+    CHECK_FALSE(test::holds(fake.launch.errors(), "Warning"));
+  }
+  // What all have done by then is done; and what failed meanwhile has failed.
+  for (const int status : {0, 3}) {
+    SignaledLauncher fake(concat("exit ", status));
+    fake.launch.send(SIGTERM);
+    CHECK(fake.launch.wait() == status);
+  }
+  // One that has not started its ranks yet passes nothing on, and is asked again.
+  SignaledLauncher slow("[ $(grep -c USR1 signals) = 2 ] && exit 138");
+  slow.launch.send(SIGTERM);
+  CHECK(slow.launch.wait() == 143);
+  slow.until("alone\nUSR1\nUSR1\n");
+}
+
+TEST_CASE("launch: a second Ctrl-C ends mpirun at once, and no other signal does") {
+  SignaledLauncher fake(":");
+  fake.launch.send(SIGTERM);
+  fake.until("alone\nUSR1\n");
+  fake.launch.send(SIGTERM);
+  fake.until("alone\nUSR1\nUSR1\n");
+  fake.launch.send(SIGINT);
+  CHECK(fake.launch.wait() == 130);
+  CHECK(io::read_file(fake.temp / "signals").ends_with("USR1\nINT\n"));
+}
+
+TEST_CASE("launch: an mpirun whose launch was killed is asked to stop, and one that was killed is told of") {
+  SignaledLauncher fake("exit 138");
+  fake.launch.send(SIGKILL);
+  CHECK(fake.launch.wait() == 137);
+  fake.until("alone\nUSR1\n");
+  const auto outcome = FakeLauncher("kill -SEGV $$").run({"--nproc_per_node=2", "train"});
+  CHECK(outcome.status == 139);
+  CHECK(outcome.errors.ends_with("\nWarning: mpirun was ended by signal 11 (Segmentation fault)\n"));
+}
+
 TEST_CASE("launch: where there is no mpirun it says what brings it") {
   const test::TempFolder empty;
   const auto outcome = test::run_program("PATH=" + test::shell_word(empty.path().native()) + " " LORA_PROGRAM,
@@ -214,7 +283,7 @@ TEST_CASE("launch: where there is no mpirun it says what brings it") {
   CHECK(outcome.output.empty());
   CHECK(outcome.errors.starts_with("mpirun -n 2 "));
   CHECK(outcome.errors.ends_with(
-      "\nerror: mpirun can't be started: No such file or directory; it comes with MPI (Debian: openmpi-bin)\n"));
+      "\nerror: mpirun can't be started: No such file or directory; hint: it comes with MPI (Debian: openmpi-bin)\n"));
 }
 
 TEST_CASE("launch: processes whose number or rank MPI knows otherwise are refused") {

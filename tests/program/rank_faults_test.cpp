@@ -79,9 +79,9 @@ struct Subject {
   }
 
   /// Goes on from the newest checkpoint, which must be whole, alone.
-  void expect_resumed(Index steps) const {
+  void expect_resumed(Index steps, const std::string& more = {}) const {
     const auto outcome =
-        test::run_program(process(0, "model", concat("--resume_from_checkpoint=auto --max_steps=", steps)), {});
+        test::run_program(process(0, "model", concat(more, " --resume_from_checkpoint=auto --max_steps=", steps)), {});
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);
     CHECK(test::holds(outcome.errors, "resuming from "));
@@ -140,6 +140,31 @@ TEST_CASE("program: of ranks that share out one that is short of memory says so,
       expect_told(outcome, 1, {concat("error: rank ", poor, " on "), "no address space for an arena"});
       s.expect_resumed(6);
     }
+}
+
+TEST_CASE(
+    "program: a full disk ends ranks that share out, the one that writes says why, and what was saved stays whole") {
+  const Subject s;
+  const auto command = [&](Index steps) {
+    return s.process(2, "model", concat("--lora_rank=64 --resume_from_checkpoint=auto --max_steps=", steps));
+  };
+  REQUIRE(s.together(command(4), command(4)).status == 0);
+  // The limit, too small for the optimizer's file, comes once MPI has made files of its own: then the oldest checkpoint
+  // has made room for another.
+  const auto state = io::read_file(s.run() / "checkpoints" / "checkpoint-4" / "optimizer.safetensors").size();
+  const auto outcome = s.together(
+      command(1000000), command(1000000),
+      concat("while [ -d ", test::shell_word((s.run() / "checkpoints" / "checkpoint-2").native()),
+             " ]; do sleep 0.05; done\nfor rank in 0 1; do prlimit --fsize=", state - 1, " --pid $(of $rank); done\n"));
+  expect_told(outcome, 1, {"error: rank 0 on ", "optimizer.safetensors: ", "File too large"});
+  Index newest = 0;
+  for (const io::Path& checkpoint : io::entries_of(s.run() / "checkpoints")) {
+    const std::string name = checkpoint.filename().native();
+    REQUIRE(name.starts_with("checkpoint-"));
+    newest = std::max<Index>(newest, std::stoll(name.substr(name.find('-') + 1)));
+  }
+  CHECK(newest > 4);
+  s.expect_resumed(newest + 2, "--lora_rank=64");
 }
 
 TEST_CASE("program: ranks that share out and have other weights say which differ, and write nothing") {

@@ -131,11 +131,11 @@ TEST_CASE("ascend findings: of the links each variable that HCCL reads is told, 
   CHECK(none.size() > 20);
   check(run::detail::links_finding(), "NPU links", State::note, none, advice);
   const test::Environment connect("HCCL_CONNECT_TIMEOUT", "121"), exec("HCCL_EXEC_TIMEOUT", "122"),
-      address("HCCL_IF_IP", "10.0.0.1"), interface("HCCL_SOCKET_IFNAME", "eth0"), port("HCCL_IF_BASE_PORT", "60000"),
+      address("HCCL_IF_IP", "10.0.0.1"), interface("HCCL_SOCKET_IFNAME", "lo"), port("HCCL_IF_BASE_PORT", "60000"),
       size("HCCL_BUFFSIZE", "100");
   check(run::detail::links_finding(), "NPU links", State::note,
         none +
-            "; HCCL_CONNECT_TIMEOUT=121; HCCL_EXEC_TIMEOUT=122; HCCL_IF_IP=10.0.0.1; HCCL_SOCKET_IFNAME=eth0; "
+            "; HCCL_CONNECT_TIMEOUT=121; HCCL_EXEC_TIMEOUT=122; HCCL_IF_IP=10.0.0.1; HCCL_SOCKET_IFNAME=lo; "
             "HCCL_IF_BASE_PORT=60000; HCCL_BUFFSIZE=100",
         advice);
 }

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Two processes, started by each launcher that this machine has, train to the bytes of one; and end with a checkpoint by
-SIGTERM to the launcher, or by SIGUSR1 to srun, which kills its processes when it gets the other.
+"""Two processes, started by each launcher that this machine has, train to the bytes of one; and in the middle of a step of seconds
+they end with a checkpoint by a signal to the launcher: SIGINT and SIGTERM to `lora launch`, SIGTERM to torchrun, SIGUSR1 to
+mpirun and srun, which kill their processes within seconds when they get another.
 
   tests/scripts/launchers.py build/dev/bin/lora [--stand_in build/dev/tests/ascend/stand_in] [--launcher NAME …]
 
-On processors mpirun, and srun where SLURM runs (with PMIx, as Debian's has it); with --stand_in on NPUs, which libraries
-stand for, also torchrun and `lora launch`. A program that is built with another MPI is given with that one's mpirun:
+On processors mpirun, `lora launch`, and srun where SLURM runs (with PMIx, as Debian's has it); with --stand_in on NPUs, which
+libraries stand for, also torchrun. A program that is built with another MPI is given with that one's mpirun:
 `--mpirun mpirun.mpich`. What is missing is said; 77 where nothing was there to be tried, 1 where something failed.
 """
 import argparse
@@ -24,17 +25,19 @@ import attack
 
 
 def launchers(args):
-    """By name: whether it is for NPUs, the words that start two processes, and what is needed for that."""
+    """By name: whether it is for NPUs, the words that start two processes, the signals that end these with a checkpoint, and what
+    is needed for it."""
     of_open_mpi = pathlib.Path(args.mpirun).name == "mpirun"
     own_mpi = [args.mpirun, *(["--allow-run-as-root", "--oversubscribe"] if of_open_mpi else []), "-n", "2"]
     lora = str(args.program.resolve())
-    yield "mpirun", False, [*own_mpi, lora], args.mpirun
-    yield "srun", False, ["srun", "--mpi=pmix", "-n", "2", lora], "sinfo"
+    own_launch, both, passed_on = [lora, "launch", "--nproc_per_node", "2"], (signal.SIGINT, signal.SIGTERM), (signal.SIGUSR1,)
+    for on_npus in (False, True) if args.stand_in else (False,):
+        yield "mpirun", on_npus, [*own_mpi, lora], passed_on, args.mpirun
+        yield "srun", on_npus, ["srun", "--mpi=pmix", "-n", "2", lora], passed_on, "sinfo"
+        yield "lora launch", on_npus, own_launch, both, args.mpirun
     if args.stand_in:
-        yield "mpirun", True, [*own_mpi, lora], args.mpirun
-        yield "srun", True, ["srun", "--mpi=pmix", "-n", "2", lora], "sinfo"
-        yield "torchrun", True, ["torchrun", "--no-python", "--nproc_per_node", "2", lora], "torchrun"
-        yield "lora launch", True, [lora, "launch", "--nproc_per_node", "2"], lora
+        yield "lora launch at an address", True, [*own_launch, "--master_addr", "127.0.0.1"], both, lora
+        yield "torchrun", True, ["torchrun", "--no-python", "--nproc_per_node", "2", lora], (signal.SIGTERM,), "torchrun"
 
 
 def is_there(command):
@@ -44,21 +47,29 @@ def is_there(command):
 
 class Trial:
     def __init__(self, args, folder):
-        self.folder = folder
+        self.folder, self.program = folder, str(args.program.resolve())
         attack.write_inputs(folder / "inputs", args.program)
-        rng = random.Random(1)
-        with open(folder / "data.jsonl", "w") as file:
-            for _ in range(24):
-                ids = [rng.randrange(250) for _ in range(rng.randrange(4, 24))]
-                file.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+        self.rng = random.Random(1)
+        self.write_records("data", 24, 4, 24)
         self.environment = dict(os.environ)
+        if pathlib.Path(args.mpirun).name != "mpirun" and is_there(args.mpirun):  # launch finds it by that name
+            (folder / "bin").mkdir()
+            (folder / "bin" / "mpirun").symlink_to(shutil.which(args.mpirun))
+            self.environment["PATH"] = f"{folder / 'bin'}:{os.environ['PATH']}"
         if args.stand_in:
             self.environment.update(LORA_ASCEND_LIBRARIES=str(args.stand_in.resolve()), STAND_IN_DEVICES="2")
 
-    def words(self, on_npus, name, processes, steps):
-        return ["train", f"--model_name_or_path={self.folder / 'inputs' / 'model'}", f"--dataset={self.folder / 'data.jsonl'}",
+    def write_records(self, name, count, shortest, longest):
+        with open(self.folder / f"{name}.jsonl", "w") as file:
+            for _ in range(count):
+                ids = [self.rng.randrange(250) for _ in range(self.rng.randrange(shortest, longest))]
+                file.write(json.dumps({"input_ids": ids, "labels": ids}) + "\n")
+
+    def words(self, on_npus, name, processes, steps, batches=2, data="data"):
+        """`batches`: of a step, of all processes."""
+        return ["train", f"--model_name_or_path={self.folder / 'inputs' / 'model'}", f"--dataset={self.folder / data}.jsonl",
                 f"--output_dir={self.folder / name}", f"--device={'ascend' if on_npus else 'cpu'}", "--dtype=float32",
-                "--threads=1", "--step_units=2", f"--gradient_accumulation_steps={2 // processes}", "--logging_steps=1",
+                "--threads=1", "--step_units=2", f"--gradient_accumulation_steps={batches // processes}", "--logging_steps=1",
                 "--per_device_train_batch_size=1", f"--max_steps={steps}", "--save_steps=0"]
 
     def run(self, command, words):
@@ -73,24 +84,37 @@ class Trial:
         file = self.folder / name / "final_model" / "adapter_model.safetensors"
         return file.read_bytes() if file.exists() else None
 
-    def end_by_signal(self, command, words, name):
-        """Sends a signal to the launcher after a few steps. Whether all is over in time, with the only checkpoint."""
+    def slow_steps(self, on_npus):
+        """The words of two processes' steps of some five seconds, which a launcher that kills its own has not the patience for."""
+        data = "slow on an NPU" if on_npus else "slow"
+        self.write_records(data, 20, 1000, 1001)
+        said, fine = self.run([self.program], self.words(on_npus, data, 1, 2, 20, data))
+        if not fine:
+            sys.exit(f"one process fails: {said}")
+        log = (self.folder / data / "trainer_log.jsonl").read_text().splitlines()
+        batches = 2 * max(1, int(5 * json.loads(log[-1])["tokens_per_second"] / 1000))
+        self.write_records(data, batches, 1000, 1001)
+        return lambda name: self.words(on_npus, name, 2, 1000000, batches, data)
+
+    def end_by_signal(self, command, words, name, number):
+        """Sends a signal to the launcher in the second step. Whether all is over in time, with the only checkpoint, and how it ended."""
         with subprocess.Popen([*command, *words], env=self.environment, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:
             log = self.folder / name / "trainer_log.jsonl"
-            for _ in range(600):
-                if process.poll() is not None or (log.exists() and log.read_text().count("\n") > 3):
+            for _ in range(3000):
+                if process.poll() is not None or (log.exists() and log.read_text().count("\n") > 0):
                     break
                 time.sleep(0.1)
             began = process.poll() is None and log.exists()
-            process.send_signal(signal.SIGUSR1 if command[0] == "srun" else signal.SIGTERM)
+            process.send_signal(number)
             try:
-                process.wait(60)
+                process.wait(300)
             except subprocess.TimeoutExpired:
                 process.kill()
         # A launcher that was killed, or has killed its processes too early, leaves them or no checkpoint behind.
         left = subprocess.run(["pkill", "-KILL", "-f", str(self.folder / name)]).returncode == 0
-        return began and not left and len([*(self.folder / name / "checkpoints").glob("checkpoint-*")]) == 1
+        saved = began and not left and len([*(self.folder / name / "checkpoints").glob("checkpoint-*")]) == 1
+        return saved and ("launch" not in command or process.returncode == 128 + number)
 
 
 def main():
@@ -108,7 +132,8 @@ def main():
             said, fine = trial.run(program, trial.words(on_npus, name, 1, 12))
             if not fine:
                 sys.exit(f"one process fails: {said}")
-        for number, (launcher, on_npus, command, needs) in enumerate(launchers(args)):
+        slow = {}
+        for number, (launcher, on_npus, command, signals, needs) in enumerate(launchers(args)):
             if args.launcher and launcher not in args.launcher:
                 continue
             title = f"{launcher}, {'NPUs' if on_npus else 'processors'}"
@@ -116,15 +141,20 @@ def main():
                 print(f"{title}: not here")
                 continue
             tried += 1
-            name, stopped = f"run {number}", f"stopped {number}"
+            if on_npus not in slow:
+                slow[on_npus] = trial.slow_steps(on_npus)
+            name = f"run {number}"
             said, fine = trial.run(command, trial.words(on_npus, name, 2, 12))
             same = fine and trial.result(name) == trial.result("alone on an NPU" if on_npus else "alone") is not None
-            ends = trial.end_by_signal(command, trial.words(on_npus, stopped, 2, 1000000), stopped)
+            stops = {one: f"stopped {number} by {one.name}" for one in signals}
+            wrong = [one.name for one, stopped in stops.items()
+                     if not trial.end_by_signal(command, slow[on_npus](stopped), stopped, one)]
             print(f"{title}: {'the bytes of one process' if same else 'OTHER BYTES, or none'}; "
-                  f"{'ended by a signal with a checkpoint' if ends else 'A SIGNAL LEFT NO CHECKPOINT'}", flush=True)
+                  + (f"{', '.join(wrong)} LEFT NO CHECKPOINT, or another exit code" if wrong else
+                     f"ended with a checkpoint by {' and '.join(one.name for one in signals)}"), flush=True)
             if not fine:
                 print(said)
-            failed += not (same and ends)
+            failed += not same or bool(wrong)
     print(f"{tried - failed} of {tried} launchers do")
     sys.exit(1 if failed else 0 if tried else 77)
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lora/forecast/planned_model.hpp"
 #include "lora/forecast/run_forecast.hpp"
 #include "lora/train/trainer.hpp"
 #include "support/effort.hpp"
@@ -43,6 +44,41 @@ Bytes forecast(const train::TrafficBasis& basis, int rank) {
 }
 
 }  // namespace
+
+TEST_CASE("step traffic: no rank sends a twentieth more than what its sums and gathers need at least") {
+  // Of P bytes that train, on N ranks of a unit each: who has not all of them, and has to have the sum over ranks, or
+  // all of what each rank has a part of, sends (N - 1) / N P for it at the least. zero_stage 0 adds gradients up by
+  // parts and gathers the sums, 1 and 2 gather values in their place: 2 (N - 1) / N P. Of a whole model stage 3 gathers
+  // values for forward and again for backward: 3 (N - 1) / N P; what a rank keeps between the two, and the embedding
+  // and head, which it gathers once, make it less.
+  for (const bool full : {false, true})
+    for (const Index zero_stage : {0, 1, 2, 3})
+      for (const int ranks : {2, 3, 6, 8, 16}) {
+        CAPTURE(full);
+        CAPTURE(zero_stage);
+        CAPTURE(ranks);
+        Config config;
+        config.model_preset = "qwen3-0.6b";
+        config.zero_stage = zero_stage;
+        config.step_units = ranks;
+        if (full) config.finetuning_type = "full";
+        const auto model = forecast::planned_model(config);
+        const auto blueprint = forecast::blueprint_of(config, model.source, model.declared);
+        const auto basis = forecast::traffic_basis<cpu::Device, float>(blueprint, config, ranks);
+        double trained = 0;
+        for (const nn::GroupSize& group : basis.sizes) trained += static_cast<double>(group.trained);
+        CHECK(trained > (full ? 500e6 : 4e6));
+        const bool gathers_twice = full && zero_stage == 3;
+        const double least = (gathers_twice ? 3.0 : 2.0) * (ranks - 1) / ranks * trained * sizeof(float);
+        for (int rank = 0; rank < ranks; ++rank) {
+          CAPTURE(rank);
+          const Bytes bytes = forecast(basis, rank);
+          CHECK(bytes.sent <= 1.05 * least);
+          CHECK(bytes.received <= 1.05 * least);
+          CHECK(bytes.sent >= (gathers_twice ? 0.7 : 0.95) * least);  // more than is possible was not counted
+        }
+      }
+}
 
 TEST_CASE("step traffic: of a run's steps every byte is forecast, whatever ranks share out") {
   const Quiet quiet;

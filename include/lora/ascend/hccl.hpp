@@ -1,14 +1,19 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <net/if.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lora/ascend/library.hpp"
 #include "lora/ascend/runtime.hpp"
@@ -82,6 +87,35 @@ class Hccl {
   std::string problem_;
 };
 
+/// Names of this host's network interfaces.
+inline std::vector<std::string> interface_names() {
+  std::vector<std::string> names;
+  const std::unique_ptr<struct if_nameindex, decltype(&::if_freenameindex)> all(::if_nameindex(), ::if_freenameindex);
+  if (all)
+    for (const struct if_nameindex* at = all.get(); at->if_index != 0; ++at) names.emplace_back(at->if_name);
+  return names;
+}
+
+/// Whether HCCL_SOCKET_IFNAME leaves one of these interfaces: beginnings of names in a list with commas, behind '='
+/// whole names, and behind a '^' before either those that are not to be taken.
+inline bool selects_interface(std::string_view choice, std::span<const std::string> names) {
+  const auto takes = [&](char sign) {
+    const bool there = choice.starts_with(sign);
+    choice.remove_prefix(there ? 1 : 0);
+    return there;
+  };
+  const bool without = takes('^'), whole = takes('=');
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    bool listed = false;
+    for (std::size_t at = 0, end; at < choice.size() && !listed; at = end + 1) {
+      end = std::min(choice.find(',', at), choice.size());
+      const std::string_view word = choice.substr(at, end - at);
+      listed = !word.empty() && (whole ? name == word : name.starts_with(word));
+    }
+    return listed != without;
+  });
+}
+
 /// Values of the environment that HCCL reads, and takes anything for.
 /// Throws   ConfigError for what it does not know
 inline void check_hccl_environment() {
@@ -89,6 +123,13 @@ inline void check_hccl_environment() {
   (void)environment_number("HCCL_EXEC_TIMEOUT", 0, 17340, "whole seconds from 0, which is no limit, to 17340");
   (void)environment_number("HCCL_IF_BASE_PORT", 1024, 65520, "a port from 1024 to 65520, the first of 32");
   (void)environment_number("HCCL_BUFFSIZE", 1, 1 << 20, "whole MB, at least 1");
+  const char* const choice = std::getenv("HCCL_SOCKET_IFNAME");
+  if (const auto names = interface_names(); choice != nullptr && *choice != '\0' && !selects_interface(choice, names)) {
+    std::string list;
+    for (const std::string& name : names) list += concat(list.empty() ? "" : ", ", name);
+    fail<ConfigError>("the environment's HCCL_SOCKET_IFNAME is '", std::string_view(choice),
+                      "', which selects no network interface of this host's; expected one of ", std::string_view(list));
+  }
   const char* const address = std::getenv("HCCL_IF_IP");
   if (address == nullptr || *address == '\0') return;
   in6_addr parsed{};

@@ -56,7 +56,7 @@ class Meeting final : public HostRanks {
   /// Returns once all are there. `version`: what ranks must have the same, of at most 119 bytes. `socket`: one that is
   /// there already, which listens (rank 0) or is connected with rank 0 (others); none: as the place says.
   /// Throws   Error where the address is not this host's or the port is taken (rank 0), nobody answers there (others),
-  ///          a rank comes twice, with another size or another version, or not in time
+  ///          a rank comes twice, with another size, version or order of bytes, or not in time
   Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout, Socket socket = {});
 
   int rank() const override { return place_.rank; }
@@ -79,7 +79,8 @@ class Meeting final : public HostRanks {
   Socket connected() const;
   void join(Socket socket);
   bool welcome(Guest& guest);
-  void refuse(Socket socket, const std::string& reason) const;
+  // `reversed`: the other side has its numbers in another order of bytes.
+  void refuse(Socket socket, const std::string& reason, bool reversed = false) const;
   std::string missing() const;
 
   void send(int other, std::span<const std::byte> bytes);

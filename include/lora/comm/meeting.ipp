@@ -29,7 +29,7 @@ LORA_INLINE std::optional<MeetingPlace> meeting_place() {
   const auto size = launcher_number("WORLD_SIZE");
   const auto rank = launcher_number("RANK");
   if (!size) {
-    if (rank && *rank > 0)
+    if (rank)
       fail<ConfigError>("the environment's RANK is ", *rank, ", but no WORLD_SIZE is set; expected both, as launchers ",
                         "set them");
     return std::nullopt;
@@ -55,9 +55,11 @@ LORA_INLINE Socket::~Socket() {
   if (handle_ >= 0) ::close(handle_);
 }
 
-/// What a rank says first. Numbers are this host's: of another order of bytes the first of them is another.
+/// What a rank says first. Numbers are this host's: of another order of bytes the first of them is reversed.
 struct Meeting::Hello {
-  std::uint32_t magic = 0x4C6F5261;
+  static constexpr std::uint32_t own = 0x4C6F5261, reversed = __builtin_bswap32(own);
+
+  std::uint32_t magic = own;
   std::uint32_t rank = 0, size = 0;
   char version[120] = "";
 };
@@ -259,12 +261,17 @@ LORA_INLINE bool Meeting::welcome(Guest& guest) {
   if (got <= 0) return true;
   guest.received += static_cast<std::size_t>(got);
   const Hello& hello = guest.hello;
-  if (guest.received >= sizeof hello.magic && hello.magic != Hello().magic) return true;
+  const bool reversed = hello.magic == Hello::reversed;
+  if (guest.received >= sizeof hello.magic && hello.magic != Hello::own && !reversed) return true;
   if (guest.received < sizeof hello) return false;
+  const auto number = [&](std::uint32_t value) { return reversed ? __builtin_bswap32(value) : value; };
   const std::string version(hello.version, ::strnlen(hello.version, sizeof hello.version));
-  const std::string who = concat("rank ", hello.rank, " of ", hello.size, " at ", std::string_view(guest.address));
+  const std::string who =
+      concat("rank ", number(hello.rank), " of ", number(hello.size), " at ", std::string_view(guest.address));
   std::string reason;
-  if (version != version_)
+  if (reversed)
+    reason = "has another byte order than rank 0; expected processors that all have the same";
+  else if (version != version_)
     reason = concat("is of another build, ", std::string_view(printable(version)), "; rank 0 is ",
                     std::string_view(version_));
   else if (hello.size != static_cast<std::uint32_t>(place_.size) || hello.rank == 0 || hello.rank >= hello.size)
@@ -273,15 +280,16 @@ LORA_INLINE bool Meeting::welcome(Guest& guest) {
     reason = "comes a second time; RANK must be another for each process";
   if (!reason.empty()) {
     // It is of this run: all are told rather than that one is waited for.
-    refuse(std::move(guest.socket), concat(std::string_view(who), " ", std::string_view(reason)));
+    refuse(std::move(guest.socket), concat(std::string_view(who), " ", std::string_view(reason)), reversed);
     end(concat(std::string_view(who), " ", std::string_view(reason)));
   }
   sockets_[hello.rank] = std::move(guest.socket);
   return true;
 }
 
-LORA_INLINE void Meeting::refuse(Socket socket, const std::string& reason) const {
-  const detail::Header header{.bytes = reason.size(), .ends = 1};
+LORA_INLINE void Meeting::refuse(Socket socket, const std::string& reason, bool reversed) const {
+  detail::Header header{.bytes = reason.size(), .ends = 1};
+  if (reversed) header = {.bytes = __builtin_bswap64(header.bytes), .ends = __builtin_bswap64(header.ends)};
   // A few bytes, which a connection that is new takes at once.
   (void)::send(socket.handle(), &header, sizeof header, MSG_NOSIGNAL);
   (void)::send(socket.handle(), reason.data(), reason.size(), MSG_NOSIGNAL);
