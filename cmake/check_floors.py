@@ -22,7 +22,7 @@ FLOORS = {
     "settings": 5, "decode": 5,
     "inputs": 6, "run": 6, "report": 6,
     "train": 7,
-    "doctor": 8, "forecast": 8,
+    "doctor": 8, "evaluation": 8, "forecast": 8,
 }  # fmt: skip
 BACKENDS = {"cpu", "ascend"}
 DOORS = {"trainer.hpp", "basic_trainer.hpp", "lora.hpp", "instantiate.hpp"}

@@ -1,3 +1,4 @@
+#include "lora/evaluation/results.ipp"
 #include "lora/forecast/planned_model.ipp"
 #include "lora/forecast/rates.ipp"
 #include "lora/forecast/report.ipp"
@@ -11,6 +12,7 @@
 #include "lora/inputs/sampling.ipp"
 #include "lora/instantiate.hpp"
 #include "lora/report/chart.ipp"
+#include "lora/report/evaluation_report.ipp"
 #include "lora/report/page.ipp"
 #include "lora/report/run_record.ipp"
 #include "lora/report/series.ipp"

@@ -23,7 +23,7 @@
 #include "lora/io/json.hpp"
 #include "lora/io/json_view.hpp"
 #include "open_model.hpp"
-#include "prompt_of.hpp"
+#include "prompt_options.hpp"
 #include "signals.hpp"
 #include "standard_output.hpp"
 

@@ -12,14 +12,15 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "evaluation_report.hpp"
-#include "evaluation_results.hpp"
 #include "lora/data/answer_scores.hpp"
+#include "lora/data/encode.hpp"
+#include "lora/evaluation/results.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/inputs/sampling.hpp"
 #include "lora/io/atomic_folder.hpp"
 #include "lora/io/json.hpp"
 #include "lora/io/tensorboard.hpp"
+#include "lora/report/evaluation_report.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/train/answers.hpp"
@@ -28,11 +29,11 @@
 #include "open_model.hpp"
 #include "outputs.hpp"
 #include "preview.hpp"
-#include "prompt_of.hpp"
 
 namespace {
 
 using namespace lora;
+using evaluation::EvaluatedSet;
 
 struct Predictions {
   data::AnswerScores scores;
@@ -41,7 +42,7 @@ struct Predictions {
   /// `set`: the record's, of several.
   void add(const data::Sample& sample, const std::string& answer, const tokenizer::Tokenizer& tokenizer,
            const std::string& set) {
-    io::Json line = {{"prompt", prompt_of(sample, tokenizer)}, {"predict", answer}};
+    io::Json line = {{"prompt", data::prompt_of(sample, tokenizer)}, {"predict", answer}};
     if (!set.empty()) line["dataset"] = set;
     if (!sample.answer().empty()) {
       const auto [exact, rouge_l] = scores.add(sample, answer);
@@ -231,7 +232,7 @@ void write_events(const settings::Config& config, const io::Path& model, const s
     values.emplace_back(name + "/exact_match", of->exact_match());
     values.emplace_back(name + "/rouge_l", of->rouge_l());
   };
-  add("eval", sum_of(sets, false), scores);
+  add("eval", evaluation::sum_of(sets, false), scores);
   for (const EvaluatedSet& set : sets)
     if (sets.size() > 1) add("eval/" + set.name, set.totals, set.scores);
   std::vector<io::TensorBoardWriter::Scalar> scalars;
@@ -252,7 +253,7 @@ void write_results(const settings::Config& config, const io::Json& results,
     files.back().settle();
   };
   add(result_files[0], io::to_text(results) + "\n");
-  add(result_files[1], report_of(config, results));
+  add(result_files[1], report::evaluation_report(results));
   if (predictions) add(result_files[2], predictions->lines);
   for (io::AtomicFile& file : files) file.publish();
   if (!predictions) io::remove_file(output / result_files[2]);  // of an earlier evaluation
@@ -269,12 +270,12 @@ int run_eval(Request& request) {
     print_preview(config, source);
     return 0;
   }
-  std::vector<EarlierEvaluation> earlier;
-  for (const std::string& path : config.compare_with) earlier.push_back(read_earlier(path));
+  std::vector<evaluation::EarlierEvaluation> earlier;
+  for (const std::string& path : config.compare_with) earlier.push_back(evaluation::read_earlier(path));
   inputs::TextFiles text;
   std::vector<EvaluatedSet> sets = open_sets(config, source, text);
   std::optional<io::Lock> lock;
-  Circumstances with;
+  evaluation::Circumstances with;
   const auto predictions = inputs::with_device(config, [&](auto& dev) {
     train::settle_prefixes(dev, config, source.config());
     with.device = dev.describe();
@@ -292,13 +293,13 @@ int run_eval(Request& request) {
     return evaluate(dev, source, config, sets, text);
   });
 
-  const model::Evaluation totals = sum_of(sets, false);
+  const model::Evaluation totals = evaluation::sum_of(sets, false);
   if (config.share_prefixes.value_or(false) && totals.computed_tokens >= totals.tokens)
     log::warn("share_prefixes: no records that are evaluated together had anything in common; ",
               "per_device_eval_batch_size decides how many are");
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto scores = predictions ? std::optional(predictions->scores) : std::nullopt;
-  const io::Json results = results_of(config, with, sets, scores, earlier, text, seconds);
+  const io::Json results = evaluation::results_of(config, with, sets, scores, earlier, text, seconds);
   write_results(config, results, predictions);
   write_events(config, source.path(), sets, scores);
   std::printf("%s\n", io::to_text(results).c_str());

@@ -18,7 +18,7 @@
 #include "lora/train/answers.hpp"
 #include "open_model.hpp"
 #include "outputs.hpp"
-#include "prompt_of.hpp"
+#include "prompt_options.hpp"
 #include "standard_output.hpp"
 
 namespace {
@@ -112,7 +112,7 @@ int run_generate(Request& request) {
       if (each > 1) write(concat("--- answer ", number + 1, " of ", each, "\n"));
       return write((config.stream ? "" : answer.text) + "\n");
     }
-    io::Json line = {{"prompt", prompt_of(sample, *tokenizer)}, {"predict", answer.text}};
+    io::Json line = {{"prompt", data::prompt_of(sample, *tokenizer)}, {"predict", answer.text}};
     if (each > 1) line["index"] = number;
     if (auto label = sample.answer(chat && chat->quotes_texts()); !label.empty()) line["label"] = std::move(label);
     write(io::to_text(line, -1) + "\n");

@@ -1,5 +1,5 @@
 // What eval writes of odd sets: records without answers, equal and unlabeled ones, comparisons with other results, and
-// events of the step that its adapter has; and the parts of evaluation_report.md, with numbers of every size.
+// events of the step that its adapter has.
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "../examples/lora/evaluation_report.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
 #include "support/message_of.hpp"
@@ -429,33 +428,6 @@ TEST_CASE("program: eval refuses what is longer than the model computes by file 
   };
   check_refused(third, {"--template=chatml"}, "a sequence");
   check_refused(fourth, predict, "a prompt");
-}
-
-TEST_CASE("program: parts of evaluation_report.md: texts are safe in a cell, numbers have the digits that matter") {
-  CHECK(evaluation_report::cell("a|b\\c`d<e*f_g[h") == "a\\|b\\\\c\\`d\\<e\\*f\\_g\\[h");
-  CHECK(evaluation_report::cell("plain ]>#-!(x)") == "plain ]>#-!(x)");
-  CHECK(evaluation_report::cell("two\nlines") == "two\\\\nlines");
-  CHECK(evaluation_report::row({"a", "", "b"}) == "| a |  | b |\n");
-  CHECK(evaluation_report::head({"a", "b", "c"}) == "| a | b | c |\n|---|---:|---:|\n");
-  CHECK(evaluation_report::percent(0.12345) == "12.3 %");
-  CHECK(evaluation_report::percent(1) == "100.0 %");
-  CHECK(evaluation_report::signed_text(0.25) == "+0.2500");
-  CHECK(evaluation_report::signed_text(0) == "+0.0000");
-  CHECK(evaluation_report::signed_text(-1.23456) == "−1.2346");
-  const std::pair<double, const char*> values[] = {{1, "1.0000"},
-                                                   {0.5, "0.50000"},
-                                                   {0.0123456, "0.012346"},
-                                                   {0, "0.0000"},
-                                                   {9.99994, "9.9999"},
-                                                   {10, "10.000"},
-                                                   {99999.4, "99999"},
-                                                   {123456.7, "123457"},
-                                                   {999999999, "999999999"},
-                                                   {1234567890, "1.2346e+09"},
-                                                   {1e300, "1e+300"},
-                                                   {std::numeric_limits<double>::infinity(), "inf"},
-                                                   {1e-7, "0.000000100"}};
-  for (const auto& value : values) CHECK(evaluation_report::perplexity(value.first) == value.second);
 }
 
 }  // namespace eval_files_test

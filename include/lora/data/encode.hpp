@@ -17,6 +17,13 @@
 
 namespace lora::data {
 
+/// The prompt of a record, as the user wrote it.
+inline std::string prompt_of(const Sample& sample, const tokenizer::Tokenizer& tokenizer) {
+  if (sample.kind == Sample::Kind::text) return sample.text;
+  if (sample.kind == Sample::Kind::tokens) return tokenizer.decode(sample.tokens);
+  return sample.prompt();
+}
+
 struct EncodeOptions {
   Index cutoff_len = 2048;
   bool train_on_prompt = false;

@@ -4,45 +4,33 @@
 #include <cmath>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/core/hash.hpp"
 #include "lora/core/printable.hpp"
-#include "lora/data/answer_scores.hpp"
+#include "lora/data/encode.hpp"
+#include "lora/evaluation/results.hpp"
 #include "lora/inputs/find_model.hpp"
 #include "lora/inputs/paths.hpp"
-#include "lora/inputs/records.hpp"
 #include "lora/io/json_view.hpp"
 #include "lora/io/read_file.hpp"
 #include "lora/run/environment.hpp"
-#include "lora/settings/config.hpp"
-#include "lora/train/evaluate.hpp"
-#include "prompt_of.hpp"
 
-// What the command eval finds out, as evaluation_results.json holds it.
+namespace lora::evaluation {
 
-/// One of the data sets that are evaluated together, and what came of it.
-struct EvaluatedSet {
-  std::string name;  ///< unique
-  std::string path;
-  lora::inputs::Records records;
-  lora::model::Evaluation totals{};
-  std::vector<lora::train::RecordLoss> each{};    ///< of the records
-  std::optional<lora::model::Evaluation> base{};  ///< without the adapter
-  std::optional<lora::data::AnswerScores> scores{};
-};
-
-inline lora::model::Evaluation sum_of(const std::vector<EvaluatedSet>& sets, bool of_base) {
-  lora::model::Evaluation sum;
+LORA_INLINE model::Evaluation sum_of(std::span<const EvaluatedSet> sets, bool of_base) {
+  model::Evaluation sum;
   for (const EvaluatedSet& set : sets) sum += of_base ? set.base.value() : set.totals;
   return sum;
 }
 
-inline void add_measures(lora::io::Json& json, const lora::model::Evaluation& totals) {
+namespace detail {
+
+LORA_INLINE void add_measures(io::Json& json, const model::Evaluation& totals) {
   json["loss"] = totals.loss();
   json["perplexity"] = totals.perplexity();
   json["labelled_tokens"] = totals.labeled;
@@ -52,7 +40,7 @@ inline void add_measures(lora::io::Json& json, const lora::model::Evaluation& to
   if (totals.computed_tokens < totals.tokens) json["computed_tokens"] = totals.computed_tokens;
 }
 
-inline void add_scores(lora::io::Json& json, const std::optional<lora::data::AnswerScores>& scores) {
+LORA_INLINE void add_scores(io::Json& json, const std::optional<data::AnswerScores>& scores) {
   if (!scores || scores->answers() == 0) return;
   json["exact_match"] = scores->exact_match();
   json["rouge_l"] = scores->rouge_l();
@@ -61,17 +49,17 @@ inline void add_scores(lora::io::Json& json, const std::optional<lora::data::Ans
 }
 
 /// What a record begins with; empty of tokens that no tokenizer is there for, or another than theirs.
-inline std::string beginning_of(const lora::data::Sample& sample, const lora::tokenizer::Tokenizer* tokenizer) {
+LORA_INLINE std::string beginning_of(const data::Sample& sample, const tokenizer::Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return {};
   try {
-    return lora::shortened(prompt_of(sample, *tokenizer), 120);
-  } catch (const lora::FormatError&) {
+    return shortened(data::prompt_of(sample, *tokenizer), 120);
+  } catch (const FormatError&) {
     return {};
   }
 }
 
 /// The records with the largest loss per token, at most five.
-inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokenizer::Tokenizer* tokenizer) {
+LORA_INLINE io::Json worst_records(const EvaluatedSet& set, const tokenizer::Tokenizer* tokenizer) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < set.each.size(); ++i)
     if (set.each[i].labeled > 0) order.push_back(i);
@@ -81,10 +69,10 @@ inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokeniz
                       const double first = set.each[a].loss(), second = set.each[b].loss();
                       return first != second ? first > second : a < b;
                     });
-  lora::io::Json list = lora::io::Json::array();
+  io::Json list = io::Json::array();
   for (std::size_t place = 0; place < count; ++place) {
     const std::size_t i = order[place];
-    const lora::data::Sample sample = set.records.dataset()[static_cast<lora::Index>(i)];
+    const data::Sample sample = set.records.dataset()[static_cast<Index>(i)];
     list.push_back({{"record", i},
                     {"where", sample.where},
                     {"loss", set.each[i].loss()},
@@ -95,62 +83,34 @@ inline lora::io::Json worst_records(const EvaluatedSet& set, const lora::tokeniz
   return list;
 }
 
-inline lora::io::Json to_json(const EvaluatedSet& set, const lora::tokenizer::Tokenizer* tokenizer) {
-  lora::io::Json json = {{"name", set.name}, {"path", set.path}};
+LORA_INLINE io::Json to_json(const EvaluatedSet& set, const tokenizer::Tokenizer* tokenizer) {
+  io::Json json = {{"name", set.name}, {"path", set.path}};
   add_measures(json, set.totals);
-  json["checksum"] = lora::checksum_text(set.records.dataset().fingerprint());
+  json["checksum"] = checksum_text(set.records.dataset().fingerprint());
   add_scores(json, set.scores);
   if (set.base) add_measures(json["base"], *set.base);
   json["worst_records"] = worst_records(set, tokenizer);
   return json;
 }
 
-/// An earlier evaluation, from its evaluation_results.json.
-struct EarlierEvaluation {
-  std::string file;
-  lora::io::Json json;
-};
-
-/// Throws   IoError, FormatError if it is not such a file
-inline EarlierEvaluation read_earlier(const std::string& path) {
-  const lora::io::Path file = lora::inputs::earlier_results(path);
-  EarlierEvaluation earlier{file.native(), lora::io::read_json(file)};
-  const auto check = [](const lora::io::JsonView& view) {
-    const double loss = view.at<double>("loss");
-    if (!(loss >= 0 && std::isfinite(loss))) view.fail("\"loss\" is ", loss, "; expected a finite number from 0");
-    (void)view.at<double>("perplexity");
-    (void)view.at<lora::Index>("labelled_tokens");
-  };
-  const auto view = lora::io::JsonView::of_object(earlier.json, earlier.file);
-  check(view);
-  if (const auto sets = view.find("datasets")) {
-    if (!sets->json().is_array()) sets->fail("expected a list of data sets");
-    for (std::size_t i = 0; i < sets->json().size(); ++i) {
-      check(sets->element(i));
-      (void)sets->element(i).at<std::string>("name");
-    }
-  }
-  return earlier;
-}
-
 /// The part of an earlier evaluation that is of a data set of this name: null if there is none. Results of one file
 /// that were written before there were several are that file's.
-inline const lora::io::Json* set_named(const lora::io::Json& earlier, const std::string& name) {
-  if (const lora::io::Json* sets = lora::io::json_find(earlier, "datasets")) {
-    for (const lora::io::Json& set : *sets)
+LORA_INLINE const io::Json* set_named(const io::Json& earlier, const std::string& name) {
+  if (const io::Json* sets = io::json_find(earlier, "datasets")) {
+    for (const io::Json& set : *sets)
       if (set.at("name") == name) return &set;
     return nullptr;
   }
-  const lora::io::Json* files = lora::io::json_find(earlier, "dataset");
+  const io::Json* files = io::json_find(earlier, "dataset");
   const bool is_one = files != nullptr && files->is_array() && files->size() == 1 && files->front().is_string();
-  return is_one && lora::io::Path(files->front().get<std::string>()).stem().native() == name ? &earlier : nullptr;
+  return is_one && io::Path(files->front().get<std::string>()).stem().native() == name ? &earlier : nullptr;
 }
 
 /// What changed since an earlier evaluation: of data sets with the same name, if nothing speaks for other data.
-inline lora::io::Json comparison_of(const lora::io::Json& results, const EarlierEvaluation& earlier) {
-  using lora::io::Json;
+LORA_INLINE io::Json comparison_of(const io::Json& results, const EarlierEvaluation& earlier) {
+  using io::Json;
   const auto field = [](const Json& json, const char* name) {
-    const Json* found = lora::io::json_find(json, name);
+    const Json* found = io::json_find(json, name);
     return found != nullptr ? *found : Json();
   };
   Json sets = Json::array();
@@ -191,25 +151,41 @@ inline lora::io::Json comparison_of(const lora::io::Json& results, const Earlier
           {"datasets", std::move(sets)}};
 }
 
-/// What an evaluation was done with.
-struct Circumstances {
-  std::string dtype, device;
-};
+}  // namespace detail
 
-/// evaluation_results.json
-inline lora::io::Json results_of(const lora::settings::Config& config, const Circumstances& with,
-                                 const std::vector<EvaluatedSet>& sets,
-                                 const std::optional<lora::data::AnswerScores>& scores,
-                                 const std::vector<EarlierEvaluation>& earlier, const lora::inputs::TextFiles& text,
-                                 double seconds) {
-  lora::io::Json json = lora::io::Json::object();
-  add_measures(json, sum_of(sets, false));
+LORA_INLINE EarlierEvaluation read_earlier(const std::string& path) {
+  const io::Path file = inputs::earlier_results(path);
+  EarlierEvaluation earlier{file.native(), io::read_json(file)};
+  const auto check = [](const io::JsonView& view) {
+    const double loss = view.at<double>("loss");
+    if (!(loss >= 0 && std::isfinite(loss))) view.fail("\"loss\" is ", loss, "; expected a finite number from 0");
+    (void)view.at<double>("perplexity");
+    (void)view.at<Index>("labelled_tokens");
+  };
+  const auto view = io::JsonView::of_object(earlier.json, earlier.file);
+  check(view);
+  if (const auto sets = view.find("datasets")) {
+    if (!sets->json().is_array()) sets->fail("expected a list of data sets");
+    for (std::size_t i = 0; i < sets->json().size(); ++i) {
+      check(sets->element(i));
+      (void)sets->element(i).at<std::string>("name");
+    }
+  }
+  return earlier;
+}
+
+LORA_INLINE io::Json results_of(const settings::Config& config, const Circumstances& with,
+                                std::span<const EvaluatedSet> sets, const std::optional<data::AnswerScores>& scores,
+                                std::span<const EarlierEvaluation> earlier, const inputs::TextFiles& text,
+                                double seconds) {
+  io::Json json = io::Json::object();
+  detail::add_measures(json, sum_of(sets, false));
   json["seconds"] = seconds;
-  json["model_name_or_path"] = lora::inputs::name_of_result(config.model_name_or_path);
+  json["model_name_or_path"] = inputs::name_of_result(config.model_name_or_path);
   json["adapter_name_or_path"] = nullptr;
   if (!config.adapter_name_or_path.empty())
-    json["adapter_name_or_path"] = lora::inputs::name_of_result(config.adapter_name_or_path);
-  json["dataset"] = lora::io::Json::array();
+    json["adapter_name_or_path"] = inputs::name_of_result(config.adapter_name_or_path);
+  json["dataset"] = io::Json::array();
   for (const auto& file : config.dataset) json["dataset"].push_back(file.path);
   json["cutoff_len"] = config.cutoff_len;
   json["template"] = nullptr;  // without conversations
@@ -217,11 +193,13 @@ inline lora::io::Json results_of(const lora::settings::Config& config, const Cir
   json["dtype"] = with.dtype;
   json["device"] = with.device;
   json["version"] = LORA_VERSION;
-  json["time"] = lora::run::time_text();
-  add_scores(json, scores);
+  json["time"] = run::time_text();
+  detail::add_scores(json, scores);
   if (config.compare_base) add_measures(json["base"], sum_of(sets, true));
-  json["datasets"] = lora::io::Json::array();
-  for (const EvaluatedSet& set : sets) json["datasets"].push_back(to_json(set, text.tokenizer.get()));
-  for (const EarlierEvaluation& one : earlier) json["comparisons"].push_back(comparison_of(json, one));
+  json["datasets"] = io::Json::array();
+  for (const EvaluatedSet& set : sets) json["datasets"].push_back(detail::to_json(set, text.tokenizer.get()));
+  for (const EarlierEvaluation& one : earlier) json["comparisons"].push_back(detail::comparison_of(json, one));
   return json;
 }
+
+}  // namespace lora::evaluation
