@@ -305,10 +305,11 @@ TEST_CASE("gguf pieces: merges that scores can't say are refused, with their ran
   };
   // A merge that is moved away from the others that make its token.
   std::size_t rank = 1;
-  while (whole(rank) != whole(rank - 1)) ++rank;
-  const Json moved = merges[rank - 1];
-  merges.erase(rank - 1);
-  CHECK(holds(refused(json), concat("no merge joins \"", moved[0].get<std::string>(), "\" and \"")));
+  while (whole(rank) != whole(rank - 1) || merges[rank][1].get<std::string>().size() != 1) ++rank;
+  const Json moved = merges[rank];
+  merges.erase(rank);
+  CHECK(holds(refused(json), concat("no merge joins \"", moved[0].get<std::string>(), "\" and \"",
+                                    moved[1].get<std::string>(), "\", which together are a token")));
   merges.push_back(moved);
   const std::size_t last = merges.size() - 1;
   CHECK(refused(json) == concat("t.json: merge ", last, ", ", pair(last),
