@@ -99,7 +99,7 @@ LORA_INLINE std::vector<SentencePiece> gguf_tokens(const TokenizerParts& parts, 
     if (piece.kind != Kind::normal && piece.kind != Kind::unused && piece.kind != Kind::user_defined) continue;
     if (parts.bpe != nullptr && is_text && is_made_of_spaces(token)) continue;
     const bool is_mark = token.special || looks_special(token.content);
-    // Of text such tokens are found in what was normalised, there as they are written.
+    // Of text such tokens are found in what was normalized, there as they are written.
     piece = {is_text && !is_mark ? with_spaces(token.content) : token.content, added_score,
              is_mark ? Kind::control : Kind::user_defined};
   }

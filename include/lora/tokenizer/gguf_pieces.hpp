@@ -18,11 +18,11 @@ namespace lora::tokenizer::detail {
 
 [[noreturn]] void fail_gguf(const TokenizerParts& parts, std::string_view what, std::string_view expected);
 
-/// Whether an added token is spaces as vocabularies of text write them, which normalised text has where a text has
+/// Whether an added token is spaces as vocabularies of text write them, which normalized text has where a text has
 /// spaces: then merges make it, and finding it as it is written does not.
 bool is_made_of_spaces(const AddedToken& token);
 
-/// The tokens of a tokenizer.json of characters as pieces of a sentencepiece model. There any two neighbours that
+/// The tokens of a tokenizer.json of characters as pieces of a sentencepiece model. There any two neighbors that
 /// together are a piece merge, those first whose piece has the highest score; here merges are listed, by rank. Scores
 /// count down in the order in which merges make pieces. Both give the same ids if
 ///   - every two tokens that together are one have a merge, and
