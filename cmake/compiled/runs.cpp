@@ -57,6 +57,7 @@
 #include "lora/train/prepared.ipp"
 #include "lora/train/same_on_ranks.ipp"
 #include "lora/train/start.ipp"
+#include "lora/train/step_lines.ipp"
 #include "lora/train/step_traffic.ipp"
 #include "lora/train/step_work.ipp"
 #include "lora/train/summary.ipp"

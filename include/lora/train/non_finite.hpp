@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,7 +11,9 @@
 #include "lora/inputs/model_files.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/model/finite.hpp"
+#include "lora/run/run_state.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/train/prepared.hpp"
 #include "lora/train/step.hpp"
 
 // What is said of a step whose loss or gradient is NaN or infinite.
@@ -32,6 +35,17 @@ std::string spoiled_weight(D& dev, const settings::Config& config, const model::
   const auto extreme = model::extreme_number(dev, source, start ? &*start : nullptr);
   return !extreme.finite() || updates == 0 ? "; " + model::describe(extreme) : "";
 }
+
+/// What becomes of a step's gradient.
+struct StepOutcome {
+  bool applies = false;
+  std::string failure{};  ///< why the run ends, if it does
+};
+
+/// It is applied if it is finite. If it overflows at a loss scale, the step is skipped; if it is not finite otherwise,
+/// the run ends or the step is skipped, as on_non_finite says. Counts what is skipped. `spoiled`: see spoiled_weight.
+StepOutcome outcome_of(const StepResult& result, std::span<const std::vector<data::Batch>> units, const Prepared& run,
+                       run::RunState& state, const std::function<std::string()>& spoiled);
 
 }  // namespace lora::train
 
