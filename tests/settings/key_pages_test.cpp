@@ -1,8 +1,10 @@
-// docs/keys.md, keys_run.md and keys_other.md have a row for each key, which begins with what --help says of it.
+// docs/keys.md, keys_run.md and keys_other.md have a row for each key, which begins with what --help says of it, and a
+// link to the page that explains it.
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <sstream>
 #include <string>
@@ -24,9 +26,11 @@ struct Row {
   std::string group, text;
 };
 
+std::string text_of(std::string_view page) { return io::read_file(concat(LORA_FIXTURES "/../../docs/", page)); }
+
 /// The rows of a page, each in one line: "- ..." and the indented lines behind it.
 std::vector<Row> rows_of(const char* page) {
-  std::istringstream lines(io::read_file(concat(LORA_FIXTURES "/../../docs/", page)));
+  std::istringstream lines(text_of(page));
   std::vector<Row> rows;
   std::string group;
   for (std::string line; std::getline(lines, line);) {
@@ -49,6 +53,49 @@ std::string beginning_of(const Key& key) {
   if (!otherwise.empty()) brackets += concat(brackets.empty() ? "" : "; ", std::string_view(otherwise));
   if (!brackets.empty()) brackets = concat(" (", std::string_view(brackets), ")");
   return concat("- ", key.name, std::string_view(brackets), ": ", key.help, ".");
+}
+
+/// What GitHub makes of a heading of plain words: "## Afterward: lora eval" is afterward-lora-eval.
+std::string anchor_of(std::string_view heading) {
+  std::string anchor;
+  for (const char c : heading.substr(std::min(heading.find_first_not_of("# "), heading.size()))) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-')
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (c == ' ') anchor += '-';
+  }
+  return anchor;
+}
+
+/// What a link of docs/ leads to: a page, or the part of it below a heading, up to the next one.
+std::string linked_text(std::string_view link) {
+  const auto hash = link.find('#');
+  std::istringstream page(text_of(link.substr(0, hash)));
+  std::string text;
+  bool is_within = hash == link.npos;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("#") && hash != link.npos) is_within = anchor_of(line) == link.substr(hash + 1);
+    if (is_within) text += line + "\n";
+  }
+  return text;
+}
+
+/// Where a row's links lead to, but for the pages of keys, which explain none.
+std::vector<std::string> links_of(std::string_view row) {
+  std::vector<std::string> links;
+  for (auto at = row.find("]("); at != row.npos; at = row.find("](", at + 1)) {
+    const std::string_view link = row.substr(at + 2, row.find(')', at) - at - 2);
+    if (!link.starts_with("key")) links.emplace_back(link);
+  }
+  return links;
+}
+
+bool has_word(std::string_view text, std::string_view word) {
+  const auto in_word = [&](std::size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
+  };
+  for (auto at = text.find(word); at != text.npos; at = text.find(word, at + 1))
+    if (!in_word(at - 1) && !in_word(at + word.size())) return true;
+  return false;
 }
 
 std::string of_first_alone(const std::vector<std::string>& first, const std::vector<std::string>& second) {
@@ -78,6 +125,23 @@ TEST_CASE("keys: the manual has a row for each, in the order of the help page, w
     CHECK(rows[i].text.substr(0, beginning.size()) == beginning);
     CHECK((rows[i].text.size() == beginning.size() || rows[i].text[beginning.size()] == ' '));
   }
+}
+
+TEST_CASE("keys: each row links to what names the key") {
+  CHECK(links_of("- a: B [c](keys.md#d), [e](f.md#g), [h](i.md).") == std::vector<std::string>{"f.md#g", "i.md"});
+  CHECK(anchor_of("## 4. Look at: `a_b`") == "4-look-at-a_b");
+  CHECK((linked_text("keys.md#curriculum").starts_with("## curriculum\n- use_curriculum") &&
+         !has_word(linked_text("keys.md#curriculum"), "lora_rank") && has_word(linked_text("keys.md"), "lora_rank")));
+  CHECK((has_word("a_b b", "b") && has_word("b", "b") && has_word("`b`:", "b")));
+  CHECK_FALSE((has_word("a_b, bc, ab", "b") || has_word("", "b")));
+  for (const char* page : {"keys.md", "keys_run.md", "keys_other.md"})
+    for (const Row& row : rows_of(page)) {
+      CAPTURE(row.text);
+      const std::string name = row.text.substr(2, row.text.find_first_of(" :", 2) - 2);
+      const std::vector<std::string> links = links_of(row.text);
+      CHECK(
+          std::any_of(links.begin(), links.end(), [&](const auto& link) { return has_word(linked_text(link), name); }));
+    }
 }
 
 }  // namespace key_pages_test
