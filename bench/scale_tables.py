@@ -15,18 +15,26 @@ import subprocess
 GIB = 2**30
 LORA = "--lora_rank 64 --lora_alpha 128 --cutoff_len 2048 --per_device_train_batch_size 1"
 CHECKPOINTED = " --gradient_checkpointing"
+FULL = "--finetuning_type full --cutoff_len 2048 --per_device_train_batch_size 1" + CHECKPOINTED
 
 # Name, model, keys, (NPUs of a node, nodes), zero_stage and offload.
 MEMORY = [
-    ("7B LoRA", "qwen2.5-7b", LORA, [((1, 1), 0, ""), ((4, 1), 0, ""), ((4, 1), 2, ""), ((4, 1), 3, "")]),
-    ("14B LoRA", "qwen2.5-14b", LORA, [((1, 1), 0, ""), ((8, 1), 0, ""), ((8, 1), 2, ""), ((8, 1), 3, "")]),
-    ("32B LoRA", "qwen2.5-32b", LORA, [((1, 1), 0, "params"), ((8, 1), 3, ""), ((8, 2), 3, ""), ((8, 2), 3, "all")]),
+    ("7B LoRA", "qwen2.5-7b", LORA, [((1, 1), 0, ""), ((4, 1), 0, ""), ((4, 1), 2, ""), ((4, 1), 3, ""), ((8, 1), 0, ""),
+                                     ((8, 2), 0, "")]),
+    ("14B LoRA", "qwen2.5-14b", LORA, [((1, 1), 0, ""), ((4, 1), 0, ""), ((4, 1), 3, ""), ((8, 1), 0, ""), ((8, 1), 2, ""),
+                                       ((8, 1), 3, ""), ((8, 2), 0, "")]),
+    ("32B LoRA", "qwen2.5-32b", LORA, [((1, 1), 0, "params"), ((4, 1), 3, ""), ((8, 1), 3, ""), ((8, 2), 3, ""),
+                                       ((8, 2), 3, "all")]),
     ("32B LoRA, checkpointed", "qwen2.5-32b", LORA + CHECKPOINTED, [((8, 1), 3, ""), ((8, 2), 3, ""), ((8, 2), 3, "all")]),
-    ("7B in full, checkpointed", "qwen2.5-7b",
-     "--finetuning_type full --cutoff_len 2048 --per_device_train_batch_size 1" + CHECKPOINTED,
-     [((8, 1), 1, "optimizer"), ((8, 1), 2, ""), ((8, 1), 2, "optimizer"), ((8, 1), 3, ""), ((8, 1), 3, "optimizer"),
-      ((8, 2), 3, "")]),
+    ("7B in full, checkpointed", "qwen2.5-7b", FULL,
+     [((4, 1), 3, "optimizer"), ((8, 1), 1, "optimizer"), ((8, 1), 2, ""), ((8, 1), 2, "optimizer"), ((8, 1), 3, ""),
+      ((8, 1), 3, "optimizer"), ((8, 2), 3, "")]),
+    ("14B in full, checkpointed", "qwen2.5-14b", FULL, [((8, 1), 3, "optimizer"), ((8, 2), 3, ""), ((8, 2), 3, "optimizer")]),
+    ("32B in full, checkpointed", "qwen2.5-32b", FULL, [((8, 2), 3, "optimizer")]),
 ]
+# GB of an NPU that users of other systems report, by model, number of NPUs and zero_stage.
+REPORTED = {("7B LoRA", 1, 0): 28, ("7B LoRA", 4, 0): 22, ("7B LoRA", 4, 2): 28, ("7B LoRA", 4, 3): 22, ("14B LoRA", 1, 0): 45,
+            ("14B LoRA", 8, 0): 51, ("14B LoRA", 8, 2): 49, ("14B LoRA", 8, 3): 31, ("32B LoRA", 16, 3, "all"): 50}
 TIME = [
     ("7B LoRA, 4 x 512 tokens", "qwen2.5-7b",
      "--lora_rank 64 --cutoff_len 512 --per_device_train_batch_size 4", 0),
@@ -54,8 +62,9 @@ def name_of(npus):
 
 
 def memory_table(args):
-    print("| | NPUs | zero_stage, offload | GiB: weights · trained · saved · all | host GiB | sent GiB | s a step · tokens/s |")
-    print("|---|---|---|---|---|---|---|")
+    print("| | NPUs | zero_stage, offload | GiB: weights · trained · saved · all | others | host GiB | sent GiB "
+          "| s a step · tokens/s |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, model, keys, ways in MEMORY:
         for npus, zero_stage, offload in ways:
             told = plan(args, model, keys, npus, zero_stage, offload)
@@ -63,9 +72,10 @@ def memory_table(args):
             sent = sum(one["bytes_per_step"] for one in told["communication"]) / GIB
             step = told["step"]
             fits = "" if told["fits"] else " (does not fit)"
+            others = REPORTED.get((name, npus[0] * npus[1], zero_stage, *([offload] if offload else [])))
             print(f"| {name} | {name_of(npus)} | {zero_stage}{', ' + offload if offload else ''} | "
                   f"{device['weights']:.1f} · {device['trained']:.1f} · {device['saved']:.1f} · "
-                  f"{device['total']:.1f}{fits} | {f'{host:.0f}' if host else '–'} | {f'{sent:.2f}' if sent else '–'} | "
+                  f"{device['total']:.1f}{fits} | {f'{others / 1.0737:.0f}' if others else ''} | {f'{host:.0f}' if host else '–'} | {f'{sent:.2f}' if sent else '–'} | "
                   f"{step['seconds']:.2f} · {step['tokens_per_second']:,.0f} |")
 
 
