@@ -186,8 +186,12 @@ TEST_CASE("program: merge and eval write the folder of the weights where the fol
   const io::Json results = io::read_json(folder / "eval" / "evaluation_results.json");
   CHECK(results.at("model_name_or_path") == base.native());
   CHECK(results.at("adapter_name_or_path") == adapter.native());
+  const auto as_markdown = [](std::string path) {
+    for (auto at = path.find('_'); at != path.npos; at = path.find('_', at + 2)) path.insert(at, 1, '\\');
+    return path;
+  };
   CHECK(test::holds(io::read_file(folder / "eval" / "evaluation_report.md"),
-                    "- model: " + base.native() + "\n- adapter: " + adapter.native() + "\n"));
+                    "- model: " + as_markdown(base.native()) + "\n- adapter: " + as_markdown(adapter.native()) + "\n"));
 }
 
 namespace {
