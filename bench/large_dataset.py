@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Trains on a data set that is far larger than memory should need, and on its first records, and compares the peaks.
 
-  bench/large_dataset.py MODEL RECORDS.jsonl [--gb 10] [--kind records|texts] [--folder FOLDER] [--lora PROGRAM]
-                         [-- more keys of train]
+  bench/large_dataset.py MODEL RECORDS.jsonl [--gb 10] [--kind records|texts] [--format jsonl|csv|parquet] [--folder FOLDER]
+                         [--lora PROGRAM] [-- more keys of train]
 
 The records of RECORDS.jsonl are repeated, each time with another number in front of the question, up to so many
-gigabytes (10^9 bytes); of kind texts they are joined to documents of 200 KB, which are cut into blocks of cutoff_len.
+gigabytes (10^9 bytes) of text; of kind texts they are joined to documents of 200 KB, which are cut into blocks of cutoff_len.
+Of format csv and parquet (not compressed; needs Python's pyarrow) they are rows of question and answer, or of text.
 Prints the peak memory of both runs as training_metrics.json has it, and how long each took to start.
 """
 import argparse
+import csv
+import itertools
 import json
 import os
 import subprocess
@@ -21,27 +24,83 @@ def text_of(record):
     return " ".join(str(value) for value in record.values() if isinstance(value, str))
 
 
-def write(path, records, most, kind):
-    """Returns the number of lines."""
-    lines, size, turn = 0, 0, 0
-    with open(path, "w") as file:
-        while size < most:
-            turn += 1
-            if kind == "texts":
-                document, length = [f"Part {turn}."], 0
-                for i in range(len(records)):
-                    document.append(text_of(records[(turn * 7919 + i) % len(records)]))
-                    length += len(document[-1])
-                    if length > 200_000:
-                        break
-                batch = [json.dumps({"text": "\n".join(document)})]
-            else:
-                batch = [json.dumps({**record, "question": f"{turn}. {record['question']}"}) for record in records]
-            text = "\n".join(batch) + "\n"
-            file.write(text)
-            size += len(text)
-            lines += len(batch)
-    return lines, size
+def batches(records, kind):
+    """Without end: the records once more, each time others, or a document of them."""
+    for turn in itertools.count(1):
+        if kind == "records":
+            yield [{"question": f"{turn}. {record['question']}", "answer": record["answer"]} for record in records]
+            continue
+        document, length = [f"Part {turn}."], 0
+        for i in range(len(records)):
+            document.append(text_of(records[(turn * 7919 + i) % len(records)]))
+            length += len(document[-1])
+            if length > 200_000:
+                break
+        yield [{"text": "\n".join(document)}]
+
+
+class Lines:
+    """A JSON object a line."""
+
+    def __init__(self, path, columns):
+        self.file = open(path, "w", encoding="utf-8")
+
+    def add(self, batch):
+        self.file.write("".join(json.dumps(record) + "\n" for record in batch))
+
+    def close(self):
+        self.file.close()
+
+
+class Table(Lines):
+    def __init__(self, path, columns):
+        self.file, self.columns = open(path, "w", encoding="utf-8", newline=""), columns
+        csv.writer(self.file).writerow(columns)
+
+    def add(self, batch):
+        csv.writer(self.file).writerows([row[name] for name in self.columns] for row in batch)
+
+
+class Parquet:
+    """Uncompressed, in groups of rows of 64 MB."""
+
+    def __init__(self, path, columns):
+        import pyarrow
+        import pyarrow.parquet
+        schema = pyarrow.schema([(name, pyarrow.string()) for name in columns])
+        self.writer = pyarrow.parquet.ParquetWriter(path, schema, compression="NONE", use_dictionary=False)
+        self.table, self.rows, self.bytes = lambda rows: pyarrow.Table.from_pylist(rows, schema), [], 0
+
+    def add(self, batch):
+        self.rows += batch
+        self.bytes += sum(len(value) for row in batch for value in row.values())
+        if self.bytes > 64e6:
+            self.write_group()
+
+    def write_group(self):
+        self.writer.write_table(self.table(self.rows))
+        self.rows, self.bytes = [], 0
+
+    def close(self):
+        self.write_group()
+        self.writer.close()
+
+
+WRITERS = {"jsonl": Lines, "csv": Table, "parquet": Parquet}
+
+
+def write(path, records, most, kind, form):
+    """Of some `most` bytes of text; returns the number of records and the file's bytes."""
+    writer = WRITERS[form](path, ["question", "answer"] if kind == "records" else ["text"])
+    count = size = 0
+    for batch in batches(records, kind):
+        writer.add(batch)
+        count += len(batch)
+        size += sum(len(value.encode()) for row in batch for value in row.values())
+        if size >= most:
+            break
+    writer.close()
+    return count, os.path.getsize(path)
 
 
 def run(args, data, out, keys):
@@ -67,6 +126,7 @@ def main():
     parser.add_argument("records", help="JSON lines with question and answer")
     parser.add_argument("--gb", type=float, default=10)
     parser.add_argument("--kind", choices=["records", "texts"], default="records")
+    parser.add_argument("--format", choices=["jsonl", "csv", "parquet"], default="jsonl")
     parser.add_argument("--folder", default=tempfile.gettempdir(), help="for the data set")
     parser.add_argument("--lora", default=os.path.join(root, "build/release/bin/lora"))
     words = sys.argv[1:]
@@ -76,9 +136,9 @@ def main():
         records = [json.loads(line) for line in file]
 
     with tempfile.TemporaryDirectory(prefix="large-dataset-", dir=args.folder) as folder:
-        small, large = (os.path.join(folder, name) for name in ("small.jsonl", "large.jsonl"))
-        write(small, records, 1, args.kind)
-        lines, size = write(large, records, args.gb * 1e9, args.kind)
+        small, large = (os.path.join(folder, f"{name}.{args.format}") for name in ("small", "large"))
+        write(small, records, 1, args.kind, args.format)
+        lines, size = write(large, records, args.gb * 1e9, args.kind, args.format)
         before, _ = run(args, small, os.path.join(folder, "a"), keys)
         after, started = run(args, large, os.path.join(folder, "b"), keys)
     print(f"{size / 1e9:.1f} GB, {lines:,} records: peak {after:.3f} GiB, of its first records alone "
