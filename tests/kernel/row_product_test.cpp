@@ -166,7 +166,7 @@ TEST_CASE("row_product: it adds where it is told to, and rounds x of bfloat16 an
 }
 
 TEST_CASE("row_update: scaled products of rows are added to them, however a factor is stored, with the same bits") {
-  constexpr Index counts[] = {1, 40, 128, 300}, rank = 5;
+  constexpr Index counts[] = {1, 40, 128, 20000}, rank = 5;  // as many as several threads are woken for
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
     for (const Index rows : {1, 3}) {
       CAPTURE(name_of(dtype));
@@ -192,6 +192,7 @@ TEST_CASE("row_update: scaled products of rows are added to them, however a fact
           continue;
         }
         first = y;
+        Index wrong = 0;
         for (std::size_t i = 0; i < 4; ++i)
           for (Index n = 0; n < rows; ++n)
             for (Index c = 0; c < counts[i]; ++c) {
@@ -205,8 +206,9 @@ TEST_CASE("row_update: scaled products of rows are added to them, however a fact
               }
               // One rounding of each scaled h and one of each sum.
               const double bound = 2 * rank * 0x1p-24 * size;
-              REQUIRE(std::abs(y[i][static_cast<std::size_t>(n * counts[i] + c)] - expected) <= bound);
+              wrong += !(std::abs(y[i][static_cast<std::size_t>(n * counts[i] + c)] - expected) <= bound);
             }
+        CHECK(wrong == 0);
       }
     }
 }

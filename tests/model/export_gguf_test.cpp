@@ -150,7 +150,8 @@ TEST_CASE("export: a file is read back as the same model and the same tokenizer"
     // Norms of gemma are stored with 1 added, which rounds small ones.
     const float rounding = a.norm_offset > 0 ? 0x1p-24f : 0;
     const auto values = values_of(before), again = values_of(after);
-    for (const auto& [tensor, numbers] : values) {
+    for (const auto& one : values) {
+      const auto &tensor = one.first, &numbers = one.second;
       CAPTURE(tensor);
       const auto& found = again.at(tensor);
       CHECK(std::equal(numbers.begin(), numbers.end(), found.begin(), found.end(),

@@ -389,7 +389,8 @@ LORA_INLINE void row_updates(Device& dev, RowUpdates terms) {
       fail<FormatError>("[cpu] a factor stored as ", name_of(stored), " is not one that rows are updated by");
   }
   const auto blocks_of = [](const RowUpdate& term) { return (term.b.cols() + update_columns - 1) / update_columns; };
-  for_parts(dev, terms, 16384 / most + 1, blocks_of, [](const RowUpdate& term, Index begin, Index end) {
+  // Waking a thread takes as long as some hundred thousand of these products.
+  for_parts(dev, terms, 131072 / most + 1, blocks_of, [](const RowUpdate& term, Index begin, Index end) {
     switch (term.b.dtype()) {
       case DType::bf16:
         return add_update<bf16>(term, begin, end);
