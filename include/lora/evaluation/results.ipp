@@ -195,7 +195,7 @@ LORA_INLINE io::Json results_of(const settings::Config& config, const Circumstan
   json["version"] = LORA_VERSION;
   json["time"] = run::time_text();
   detail::add_scores(json, scores);
-  if (config.compare_base) add_measures(json["base"], sum_of(sets, true));
+  if (config.compare_base) detail::add_measures(json["base"], sum_of(sets, true));
   json["datasets"] = io::Json::array();
   for (const EvaluatedSet& set : sets) json["datasets"].push_back(detail::to_json(set, text.tokenizer.get()));
   for (const EarlierEvaluation& one : earlier) json["comparisons"].push_back(detail::comparison_of(json, one));
