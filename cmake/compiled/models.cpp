@@ -33,4 +33,5 @@
 #include "lora/tokenizer/config_fields.ipp"
 #include "lora/tokenizer/declared.ipp"
 #include "lora/tokenizer/gguf_metadata.ipp"
+#include "lora/tokenizer/gguf_pieces.ipp"
 #include "lora/tokenizer/parts.ipp"

@@ -24,8 +24,8 @@ void expect_new(const settings::Config& config) {
 
 /// What general.name says: the last part of a path or a name.
 std::string name_in_file(const std::string& name) {
-  const io::Path path(name);
-  return (path.has_filename() ? path : path.parent_path()).stem().native();
+  const io::Path path(name), last = path.has_filename() ? path : path.parent_path();
+  return (last.extension() == ".gguf" ? last.stem() : last.filename()).native();  // "Qwen2.5-0.5B" has no extension
 }
 
 /// Where answers end, the token first that a tokenizer_config.json of the merged model would name.
@@ -100,12 +100,14 @@ int run_export(Request& request) {
   if (!tokenizer) inputs::fail_without_tokenizer(source.path());
   const auto talk = run::talk_of(source, &*tokenizer, inputs::chat_files_of_adapter(config, *tokenizer));
   const DType dtype = model::gguf_dtype(config.outtype).value_or(model::gguf_dtype_of(source));
-  auto metadata = model::gguf_metadata(shape, dtype, name_in_file(config.model_name_or_path));
+  const std::string name = name_in_file(config.model_name_or_path);
+  auto metadata = model::gguf_metadata(shape, dtype, name);
   const std::string& learned = talk.changes.chat_template;
   tokenizer->add_to(metadata, shape.vocab_size,
                     {.chat_template = learned.empty() ? tokenizer->chat_template() : learned,
                      .stop_ids = ends_of(source, talk),
-                     .bos_id = shape.bos_token_id});
+                     .bos_id = shape.bos_token_id,
+                     .model_name = name});
   warn_of_window(shape);
   const auto tensors = model::gguf_tensors(shape, dtype);
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));

@@ -118,7 +118,8 @@ TEST_CASE("program: export names what is not in an adapter's file, whichever of 
 TEST_CASE("program: an exported file has the name of its folder, and the tokenizer's end once and first") {
   const Subject s;
   io::write_json(s.temp / "base" / "generation_config.json", {{"eos_token_id", {259, 257, 'q'}}});
-  const std::vector<std::string> words = {"export", "--model_name_or_path=" + (s.temp / "base").native() + "/",
+  std::filesystem::create_directory_symlink(s.temp / "base", s.temp / "base-0.5B");
+  const std::vector<std::string> words = {"export", "--model_name_or_path=" + (s.temp / "base-0.5B").native() + "/",
                                           s.file("m.gguf"), "--outtype=bf16"};
   const auto outcome = test::run_program(LORA_PROGRAM, words);
   CAPTURE(outcome.errors);
@@ -126,7 +127,7 @@ TEST_CASE("program: an exported file has the name of its folder, and the tokeniz
   const auto file = io::Gguf::open(s.temp / "m.gguf");
   CHECK(outcome.errors == concat((s.temp / "m.gguf").native(), ": a qwen3 model, bf16, ", file.tensors().size(),
                                  " tensors, ", std::filesystem::file_size(s.temp / "m.gguf"), " bytes\n"));
-  CHECK(file.at<std::string>("general.name") == "base");
+  CHECK(file.at<std::string>("general.name") == "base-0.5B");
   CHECK(file.at<std::int32_t>("tokenizer.ggml.eos_token_id") == 257);
   CHECK(file.at<std::int32_t>("tokenizer.ggml.eot_token_id") == 259);
   CHECK(file.at<std::int32_t>("tokenizer.ggml.eom_token_id") == 'q');

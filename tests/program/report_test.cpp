@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,18 @@ TEST_CASE("report: training leaves a page and a picture, and lora report makes t
   const io::Path run = trained(temp, "run", "1");
   const std::string page = io::read_file(run / "report.html"), picture = io::read_file(run / "loss.svg");
   CHECK(page.find("<h2>Evaluations</h2>") != std::string::npos);
+  int evaluations = 0;
+  std::istringstream log(io::read_file(run / "trainer_log.jsonl"));
+  for (std::string line; std::getline(log, line);) {
+    const io::Json json = io::parse_json(line, "trainer_log.jsonl");
+    if (!json.contains("eval_loss")) continue;
+    ++evaluations;
+    for (const char* field : {"eval_loss", "eval_perplexity", "eval_token_accuracy"}) {
+      CAPTURE(field);
+      CHECK(page.find("title=\"" + io::to_text(json.at(field), -1) + "\"") != std::string::npos);
+    }
+  }
+  CHECK(evaluations > 0);
   CHECK(picture.find("<svg ") != std::string::npos);
   const auto made = report({run.native()});
   CHECK(made.status == 0);

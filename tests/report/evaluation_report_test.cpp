@@ -28,16 +28,16 @@ TEST_CASE("evaluation_report: names of models and files are text, and what an ev
 }
 
 TEST_CASE("evaluation_report: parts: texts are safe in a cell, numbers have the digits that matter") {
-  CHECK(detail::cell("a|b\\c`d<e*f_g[h") == "a\\|b\\\\c\\`d\\<e\\*f\\_g\\[h");
-  CHECK(detail::cell("plain ]>#-!(x)") == "plain ]>#-!(x)");
-  CHECK(detail::cell("two\nlines") == "two\\\\nlines");
-  CHECK(detail::row({"a", "", "b"}) == "| a |  | b |\n");
-  CHECK(detail::head({"a", "b", "c"}) == "| a | b | c |\n|---|---:|---:|\n");
-  CHECK(detail::percent(0.12345) == "12.3 %");
-  CHECK(detail::percent(1) == "100.0 %");
-  CHECK(detail::signed_text(0.25) == "+0.2500");
-  CHECK(detail::signed_text(0) == "+0.0000");
-  CHECK(detail::signed_text(-1.23456) == "−1.2346");
+  CHECK(report::detail::cell("a|b\\c`d<e*f_g[h") == "a\\|b\\\\c\\`d\\<e\\*f\\_g\\[h");
+  CHECK(report::detail::cell("plain ]>#-!(x)") == "plain ]>#-!(x)");
+  CHECK(report::detail::cell("two\nlines") == "two\\\\nlines");
+  CHECK(report::detail::row({"a", "", "b"}) == "| a |  | b |\n");
+  CHECK(report::detail::head({"a", "b", "c"}) == "| a | b | c |\n|---|---:|---:|\n");
+  CHECK(report::detail::percent(0.12345) == "12.3 %");
+  CHECK(report::detail::percent(1) == "100.0 %");
+  CHECK(report::detail::signed_text(0.25) == "+0.2500");
+  CHECK(report::detail::signed_text(0) == "+0.0000");
+  CHECK(report::detail::signed_text(-1.23456) == "−1.2346");
   const std::pair<double, const char*> values[] = {{1, "1.0000"},
                                                    {0.5, "0.50000"},
                                                    {0.0123456, "0.012346"},
@@ -51,7 +51,7 @@ TEST_CASE("evaluation_report: parts: texts are safe in a cell, numbers have the 
                                                    {1e300, "1e+300"},
                                                    {std::numeric_limits<double>::infinity(), "inf"},
                                                    {1e-7, "0.000000100"}};
-  for (const auto& value : values) CHECK(detail::perplexity(value.first) == value.second);
+  for (const auto& value : values) CHECK(report::detail::perplexity(value.first) == value.second);
 }
 
 }  // namespace report_evaluation_test

@@ -192,6 +192,8 @@ TEST_CASE("page: names and values of people's files are text") {
   io::write_json(run.folder / "training_metrics.json",
                  {{"ended_early", script}, {"datasets", {{{"name", script}, {"records", 1}}}}});
   io::write_file(run.folder / "environment_info.txt", std::string_view(script));
+  const io::Json sample = {{"prompt", script}, {"label", script}, {"predict", script}};
+  run.log(io::to_text({{"step", 1}, {"eval_loss", 1}, {"eval_samples", {sample}}}, -1) + "\n");
   const RunRecord record = read_run(run.folder);
   for (const std::string& page : {page_of({record}, {}), page_of({record, record}, {}), loss_picture(record)}) {
     CHECK_FALSE(holds(page, "<script"));

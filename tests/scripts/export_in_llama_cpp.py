@@ -3,28 +3,33 @@
 
     python tests/scripts/export_in_llama_cpp.py LORA [--model FOLDER [--adapter FOLDER]] [--tokens N]
 
-LORA is the program. Without --model: the four tiny models of tests/fixtures, with random weights. Needs llama-cpp-python, torch,
-transformers, and peft for adapters. For each type a line: whether llama.cpp cuts the prompts into the tokenizer's ids, whether the
+LORA is the program. Without --model: the tiny models of tests/fixtures, with random weights. Needs xllamacpp, torch, transformers, and
+peft for adapters. For each type a line: whether llama.cpp cuts the prompts into the tokenizer's ids, whether the
 greedy tokens are the same, and how far the log-probabilities of the same tokens are apart; of an adapter also its file alone beside
 the base's. Exit 1 if f32 has other ids or tokens: another type rounds weights, which may turn a close choice.
 """
 import argparse
+import json
+import math
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
-import llama_cpp  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+import xllamacpp  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 TYPES = ("f32", "f16", "bf16", "q8_0")
-PROMPTS = ["in the and a thin 0012", "<|im_start|>user\nthe  than, that's\n\n it<|im_end|>\n"]
+PROMPTS = ["in the and a thin 0012", "<|im_start|>user\nthe  than, that's\n\n it<|im_end|>\n", "<|user|>\nthe  than<|end|>\n<|assistant|>\n",
+           "<start_of_turn>user\n\tthe      than,\n\n  it <end_of_turn>\n"]
+FAMILIES = ("qwen2", "qwen3", "llama", "smollm3", "mistral", "phi3", "gemma2", "gemma3_text")
 
 
 def log_softmax(logits):
@@ -32,14 +37,12 @@ def log_softmax(logits):
     return shifted - np.log(np.sum(np.exp(shifted)))
 
 
-def greedy(logits_of, ids, count):
+def greedy(likeliest, ids, count):
     """Tokens and their log-probabilities."""
     ids, answer = list(ids), []
     for _ in range(count):
-        scores = log_softmax(logits_of(ids))
-        token = int(np.argmax(scores))
-        answer.append((token, float(scores[token])))
-        ids.append(token)
+        answer.append(likeliest(ids))
+        ids.append(answer[-1][0])
     return answer
 
 
@@ -50,21 +53,37 @@ def in_transformers(folder, adapter):
 
         model = PeftModel.from_pretrained(model, adapter)
     model.eval().requires_grad_(False)
-    return lambda ids: model(torch.tensor([ids])).logits[0, -1].double().numpy()
+
+    def likeliest(ids):
+        scores = log_softmax(model(torch.tensor([ids])).logits[0, -1].double().numpy())
+        return int(np.argmax(scores)), float(np.max(scores))
+
+    return likeliest
 
 
 class InLlamaCpp:
     def __init__(self, path, adapter=None):
-        self.model = llama_cpp.Llama(str(path), n_ctx=128, n_threads=1, logits_all=True, verbose=False, type_k=0, type_v=0,
-                                     lora_path=str(adapter) if adapter else None)
+        settings = xllamacpp.CommonParams()
+        settings.model.path = str(path)
+        settings.n_ctx, settings.n_parallel, settings.verbosity, settings.warmup = 128, 1, -1, False
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = settings.n_threads_http = 1
+        settings.cache_type_k = settings.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        if adapter:
+            settings.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(adapter), 1.0)]
+        self.server = xllamacpp.Server(settings)
+
+    def ask(self, what, **fields):
+        request = urllib.request.Request(self.server.listening_address + what, json.dumps(fields).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
 
     def ids(self, text):
-        return self.model.tokenize(text.encode(), add_bos=True, special=True)
+        return self.ask("/tokenize", content=text, add_special=True, parse_special=True)["tokens"]
 
     def __call__(self, ids):
-        self.model.reset()
-        self.model.eval(ids)
-        return self.model.scores[len(ids) - 1]
+        answer = self.ask("/completion", prompt=ids, n_predict=1, temperature=0, n_probs=1, return_tokens=True, cache_prompt=False)
+        told = answer.get("completion_probabilities")  # not of a byte that is no character by itself, nor of an end
+        return answer["tokens"][0], told[0]["logprob"] if told else math.nan
 
 
 def export(lora, *words):
@@ -77,13 +96,13 @@ def compare(name, model, tokenizer, reference, count):
     same_ids, same_tokens, apart = True, True, 0.0
     for text in PROMPTS:
         ids = tokenizer(text)["input_ids"]
-        same_ids = same_ids and list(model.ids(text)) == ids
+        same_ids = same_ids and model.ids(text) == ids
         expected, found = greedy(reference, ids, count), greedy(model, ids, count)
         same_tokens = same_tokens and [t for t, _ in expected] == [t for t, _ in found]
         for (a, p), (b, q) in zip(expected, found):
             if a != b:
                 break
-            apart = max(apart, abs(p - q))
+            apart = max(apart, 0.0 if math.isnan(q) else abs(p - q))
     print(f"{name:32} ids {'same' if same_ids else 'OTHER'}   tokens {'same' if same_tokens else 'other'}   log p ±{apart:.4f}", flush=True)
     return same_ids and same_tokens
 
@@ -126,11 +145,12 @@ def main():
         sys.exit(not check(options.lora, options.model, options.adapter, options.tokens))
     good = True
     with tempfile.TemporaryDirectory() as temporary:
-        for family in ("qwen2", "qwen3", "llama", "smollm3"):
+        for family in FAMILIES:
             folder = pathlib.Path(temporary) / family
             folder.mkdir()
             fixture(family, folder)
-            adapter = None if family == "smollm3" else FIXTURES / "golden" / family / "adapter"
+            whole = (FIXTURES / "export" / family / "model.safetensors").exists()  # of no golden model, and its adapter
+            adapter = None if whole else FIXTURES / "golden" / family / "adapter"
             good = check(options.lora, folder, adapter, options.tokens) and good
     sys.exit(not good)
 

@@ -268,12 +268,4 @@ TEST_CASE("tokenizer_characters: what is not followed is named, with its place a
   CHECK(told("/model/unk_token", "\"none\"") == "t.json: the unk_token \"none\" is not in the vocabulary");
 }
 
-TEST_CASE("tokenizer_characters: a GGUF file can't say how characters merge by rank") {
-  const Tokenizer tokenizer = load(fixture()["tokenizer"]);
-  io::GgufMetadata metadata;
-  CHECK(message_of([&] { tokenizer.add_to(metadata, tokenizer.vocab_size(), {}); }) ==
-        "t.json: the tokenizer merges characters by rank, which a GGUF file can't say; expected a byte-level "
-        "tokenizer.json, or a tokenizer.model: if the folder has one, export from a copy without tokenizer.json");
-}
-
 }  // namespace tokenizer_characters_test

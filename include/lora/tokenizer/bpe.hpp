@@ -106,6 +106,9 @@ class Vocabulary {
   std::unordered_map<std::string, std::int32_t> literals_;
 };
 
+/// The token that stands for a byte in a vocabulary of text, <0x0A>.
+std::string byte_token(unsigned char byte);
+
 /// What becomes of a character that is no token, in a vocabulary of text.
 struct CharacterRules {
   bool byte_tokens = false;   ///< its bytes, <0x00> to <0xFF>, if all of them are tokens; else it is unknown
@@ -145,6 +148,8 @@ class Bpe {
   bool ignore_merges() const { return ignore_merges_; }
   std::int32_t unknown() const { return unknown_; }
   const CharacterRules& characters() const { return characters_; }
+  /// Whether a merge joins two tokens.
+  bool joins(std::int32_t left, std::int32_t right) const { return look_up(left, right).rank != never; }
 
   /// Calls `take(Symbol)` for each token of a word of bytes.
   template <class Take>

@@ -138,6 +138,11 @@ LORA_INLINE std::size_t Vocabulary::free_slot(std::uint32_t tag) const {
   return slot;
 }
 
+LORA_INLINE std::string byte_token(unsigned char byte) {
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  return concat("<0x", digits.substr(byte / 16, 1), digits.substr(byte % 16, 1), ">");
+}
+
 LORA_INLINE Bpe::Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool ignore_merges, std::int32_t unknown,
                      CharacterRules characters)
     : vocabulary_(std::move(vocabulary)),
@@ -145,13 +150,10 @@ LORA_INLINE Bpe::Bpe(Vocabulary vocabulary, std::vector<Merge> merges, bool igno
       ignore_merges_(ignore_merges),
       unknown_(unknown),
       characters_(characters) {
-  constexpr std::string_view digits = "0123456789ABCDEF";
   for (unsigned byte = 0; byte < 256; ++byte) {
     const char name = static_cast<char>(static_cast<unsigned char>(byte));
-    const std::int32_t id =
-        vocabulary_.is_text()
-            ? vocabulary_.find_bytes(concat("<0x", digits.substr(byte / 16, 1), digits.substr(byte % 16, 1), ">"))
-            : vocabulary_.find_bytes(std::string_view(&name, 1));
+    const std::int32_t id = vocabulary_.is_text() ? vocabulary_.find_bytes(byte_token(static_cast<unsigned char>(byte)))
+                                                  : vocabulary_.find_bytes(std::string_view(&name, 1));
     byte_ids_[byte] = id >= 0 || vocabulary_.is_text() ? id : unknown;
   }
   words_are_apart_ = vocabulary_.is_text() && merges_stay_in_words();

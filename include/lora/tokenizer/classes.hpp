@@ -40,6 +40,9 @@ struct ClassSettings {
   std::string unknown{"<unk>"};  ///< unk_token, of gemma
 };
 
+/// What a class has in the place of a tokenizer.json's "pre_tokenizer".
+io::Json pre_tokenizer_of_class(TokenizerClass kind, const ClassSettings& given);
+
 /// Puts the parts that a class brings in the place of those of a tokenizer.json, and warns where they differ.
 void take_parts_of_class(TokenizerDocument& document, TokenizerClass kind, const ClassSettings& given);
 

@@ -335,6 +335,7 @@ LORA_INLINE void declare_tokens(TokenizerParts& parts, const TokenizerFolder& fo
   parts.bos = id_of("bos_token");
   parts.eos = id_of("eos_token");
   parts.pad = id_of("pad_token");
+  parts.unk = id_of("unk_token");
 }
 
 }  // namespace lora::tokenizer::detail

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/core/format.hpp"
 #include "lora/io/gguf.hpp"
 #include "lora/io/json.hpp"
 #include "lora/tokenizer/json.hpp"
@@ -46,6 +47,10 @@ std::string gguf_pre_tokenizer_names();
 
 /// A pre-tokenizer as tokenizer.json has it.
 io::Json gguf_pre_tokenizer_json(GgufPreTokenizer::Kind kind);
+
+/// Whether llama.cpp takes white space behind a token that is found as it is written along with it: it knows Phi-3's
+/// tokens by the model's name, general.name.
+bool takes_white_space_behind(std::string_view model_name, std::string_view token);
 
 /// The tokenizer in a GGUF file's metadata, with the names of its special tokens and its template.
 std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file);

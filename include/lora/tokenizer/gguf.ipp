@@ -80,6 +80,18 @@ LORA_INLINE io::Json frame_template_json(const std::vector<std::pair<std::int32_
                           {"special_tokens", std::move(tokens)}});
 }
 
+LORA_INLINE bool takes_white_space_behind(std::string_view model_name, std::string_view token) {
+  const std::string name = ascii_lower(std::string(model_name));
+  const bool is_phi3 = name.find("phi-3") != name.npos || name.find("phi3") != name.npos;
+  return is_phi3 && token != "<unk>" && token != "<s>" && token != "<|endoftext|>";
+}
+
+/// Whether a token is found in texts as it is written.
+LORA_INLINE bool is_found_as_written(SentencePiece::Kind kind) {
+  using Kind = SentencePiece::Kind;
+  return kind == Kind::control || kind == Kind::unknown || kind == Kind::user_defined;
+}
+
 /// The document of which a GGUF file with a byte-level vocabulary was made, as far as the file tells.
 LORA_INLINE TokenizerDocument document_from_gguf(const io::Gguf& file) {
   TokenizerDocument document;
@@ -97,8 +109,8 @@ LORA_INLINE TokenizerDocument document_from_gguf(const io::Gguf& file) {
     const SentencePiece::Kind token_kind = tokens.kinds[i];
     if (token_kind == SentencePiece::Kind::unused) continue;  // fills the vocabulary up to the width of the head
     document.vocabulary.add(tokens.texts[i], id, file.name());
-    const bool special = token_kind == SentencePiece::Kind::control || token_kind == SentencePiece::Kind::unknown;
-    if (!special && token_kind != SentencePiece::Kind::user_defined) continue;
+    if (!is_found_as_written(token_kind)) continue;
+    const bool special = token_kind != SentencePiece::Kind::user_defined;
     added.push_back(added_token_json({.id = id, .content = tokens.texts[i], .special = special}));
   }
   const auto merges = file.at<std::vector<std::string>>("tokenizer.ggml.merges");
@@ -180,6 +192,14 @@ LORA_INLINE std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file) 
     read_id(concat("tokenizer.ggml.", names[i], "_token_id"), others[i]);
   for (const auto& id : {parts->bos, parts->eos, parts->pad}) parts->make_special(id);
   for (const auto& id : others) parts->make_special(id);
+  const auto model_name = file.get<std::string>("general.name").value_or("");
+  const GgufTokens tokens = read_gguf_tokens(file);
+  for (std::size_t i = 0; i < tokens.texts.size(); ++i)
+    if (is_found_as_written(tokens.kinds[i]) && takes_white_space_behind(model_name, tokens.texts[i]))
+      parts->declare({.id = static_cast<std::int32_t>(i),
+                      .content = tokens.texts[i],
+                      .special = tokens.kinds[i] != SentencePiece::Kind::user_defined,
+                      .rstrip = true});
   if (parts->bpe) parts->settings["added_tokens"] = parts->added_tokens_json();
   if (parts->pieces) {
     parts->frame = {};

@@ -5,10 +5,6 @@
 
 namespace lora::tokenizer::detail {
 
-[[noreturn]] LORA_INLINE void fail_gguf(const TokenizerParts& parts, std::string_view what, std::string_view expected) {
-  fail<FormatError>(parts.where, ": ", what, ", which a GGUF file can't say; expected ", expected);
-}
-
 /// The name of a pre-tokenizer that gives the same words. The normalizer is the name's, see GgufPreTokenizer.
 LORA_INLINE std::string_view gguf_name_of(const TokenizerParts& parts) {
   const BpeModel& model = *parts.bpe;
@@ -56,31 +52,60 @@ LORA_INLINE bool looks_special(std::string_view text) {
   const auto within = [&](std::string_view begin, std::string_view end) {
     return text.starts_with(begin) && text.ends_with(end);
   };
-  return text == "<pad>" || text == "<mask>" || within("<|", "|>") || within("<\uFF5C", "\uFF5C>") ||
-         within("<unused", ">");
+  constexpr std::string_view names[] = {"<pad>", "<mask>", "<2mass>", "[@BOS@]"};  // Gemma's are the last three
+  return std::find(std::begin(names), std::end(names), text) != std::end(names) || within("<|", "|>") ||
+         within("<\uFF5C", "\uFF5C>") || within("<unused", ">");
+}
+
+/// What finds tokens where they stand, but for white space behind those of some models.
+LORA_INLINE void check_flags(const TokenizerParts& parts, const AddedToken& token, std::string_view model_name) {
+  if (token.lstrip || token.single_word || (token.rstrip && !takes_white_space_behind(model_name, token.content)))
+    fail_gguf(parts,
+              concat("the added token \"", token.content, "\" has ",
+                     token.lstrip        ? "lstrip"
+                     : token.single_word ? "single_word"
+                                         : "rstrip"),
+              concat("tokens that are found wherever they stand",
+                     token.rstrip ? ", or a model with phi-3 in its name, whose tokens have rstrip in llama.cpp" : ""));
+}
+
+/// Warns of tokens, if there are any, the first of which is named.
+template <class... What>
+void warn_of_added(const TokenizerParts& parts, const std::vector<std::int32_t>& ids, const What&... what) {
+  if (ids.empty()) return;
+  const std::int32_t first = *std::min_element(ids.begin(), ids.end());
+  log::warn(parts.where, ": the added token \"", parts.added.at(first).content, "\"",
+            ids.size() > 1 ? concat(" (and ", ids.size() - 1, " more)") : "", what...);
 }
 
 /// `vocabulary`: what the model's own file has of each id; of a byte-level one all are normal.
-LORA_INLINE std::vector<SentencePiece> gguf_tokens(const TokenizerParts& parts, Index size,
+LORA_INLINE std::vector<SentencePiece> gguf_tokens(const TokenizerParts& parts, Index size, std::string_view model_name,
                                                    std::vector<SentencePiece> vocabulary) {
   constexpr float added_score = -1000, hole_score = -10000;  // llama.cpp's converter's
   using Kind = SentencePiece::Kind;
   const std::size_t own = vocabulary.size();
   vocabulary.resize(static_cast<std::size_t>(size), {"", hole_score, Kind::unused});
   for (std::size_t i = own; i < vocabulary.size(); ++i) vocabulary[i].text = concat("[PAD", i, "]");
+  std::vector<std::int32_t> outside, stays;
+  const bool is_text = parts.pieces != nullptr || !parts.bpe->is_byte_level();
   for (const auto& [id, token] : parts.added) {
-    if (token.lstrip || token.rstrip || token.single_word)
-      fail_gguf(parts,
-                concat("the added token \"", token.content, "\" has ",
-                       token.lstrip   ? "lstrip"
-                       : token.rstrip ? "rstrip"
-                                      : "single_word"),
-                "tokens that are found wherever they stand");
+    check_flags(parts, token, model_name);
+    if (id >= size) {
+      outside.push_back(id);
+      continue;
+    }
+    if (!token.rstrip && takes_white_space_behind(model_name, token.content)) stays.push_back(id);
     SentencePiece& piece = vocabulary[static_cast<std::size_t>(id)];
     if (piece.kind != Kind::normal && piece.kind != Kind::unused && piece.kind != Kind::user_defined) continue;
-    piece = {token.content, added_score,
-             token.special || looks_special(token.content) ? Kind::control : Kind::user_defined};
+    if (parts.bpe != nullptr && is_text && is_made_of_spaces(token)) continue;
+    const bool is_mark = token.special || looks_special(token.content);
+    // Of text such tokens are found in what was normalized, there as they are written.
+    piece = {is_text && !is_mark ? with_spaces(token.content) : token.content, added_score,
+             is_mark ? Kind::control : Kind::user_defined};
   }
+  warn_of_added(parts, outside, " is left out: the model's embedding has ", size, " rows");
+  warn_of_added(parts, stays, " has no rstrip, but in llama.cpp tokens of a model called ", model_name,
+                " have it: ids of white space behind may differ");
   return vocabulary;
 }
 
@@ -92,12 +117,8 @@ LORA_INLINE void expect_gguf_text(const TokenizerParts& parts, std::string_view 
 }
 
 LORA_INLINE std::vector<SentencePiece> add_byte_level(io::GgufMetadata& metadata, const TokenizerParts& parts,
-                                                      Index size) {
+                                                      Index size, std::string_view model_name) {
   const Bpe& bpe = parts.bpe->bpe();
-  if (!parts.bpe->is_byte_level())
-    fail_gguf(parts, "the tokenizer merges characters by rank",
-              "a byte-level tokenizer.json, or a tokenizer.model: if the folder has one, export from a copy without "
-              "tokenizer.json");
   const Vocabulary& vocabulary = bpe.vocabulary();
   std::vector<SentencePiece> tokens;
   for (std::int32_t id = 0; id < vocabulary.end(); ++id) {
@@ -105,7 +126,7 @@ LORA_INLINE std::vector<SentencePiece> add_byte_level(io::GgufMetadata& metadata
     tokens.push_back({is_there ? vocabulary.text(id) : concat("[PAD", id, "]"), 0,
                       is_there ? SentencePiece::Kind::normal : SentencePiece::Kind::unused});
   }
-  tokens = gguf_tokens(parts, size, std::move(tokens));
+  tokens = gguf_tokens(parts, size, model_name, std::move(tokens));
   metadata.add("tokenizer.ggml.model", "gpt2");
   metadata.add("tokenizer.ggml.pre", std::string(gguf_name_of(parts)));
   std::vector<std::string> merges;
@@ -115,26 +136,20 @@ LORA_INLINE std::vector<SentencePiece> add_byte_level(io::GgufMetadata& metadata
   return tokens;
 }
 
-LORA_INLINE std::vector<SentencePiece> add_sentencepiece(io::GgufMetadata& metadata, const TokenizerParts& parts,
-                                                         Index size) {
-  const SentencePieceModel& model = *parts.pieces;
-  if (!model.is_bpe()) fail_gguf(parts, "the sentencepiece model is no BPE model", "one that merges pieces");
-  const auto normalizer = sentencepiece_normalizer(model.proto(), parts.where);
-  if (normalizer.has_charsmap) fail_gguf(parts, "the sentencepiece model rewrites characters", "normalizer identity");
-  if (normalizer.strips_spaces)
-    fail_gguf(parts, "the sentencepiece model strips spaces", "remove_extra_whitespaces false");
-  auto tokens = gguf_tokens(parts, size, pieces_of(model.proto(), parts.where));
+/// `adds_space`: where `prefix` is as in the file, whether a space is put before texts.
+LORA_INLINE std::vector<SentencePiece> add_pieces(io::GgufMetadata& metadata, const TokenizerParts& parts,
+                                                  std::vector<SentencePiece> tokens, SentencePiecePrefix prefix,
+                                                  bool adds_space) {
   metadata.add("tokenizer.ggml.model", "llama");
   metadata.add("tokenizer.ggml.pre", "default");
   std::vector<float> scores;
   for (const SentencePiece& token : tokens) scores.push_back(token.score);
   metadata.add("tokenizer.ggml.scores", scores);
-  const bool as_in_file = model.prefix() == SentencePiecePrefix::as_in_file;
-  metadata.add("tokenizer.ggml.add_space_prefix",
-               as_in_file ? normalizer.adds_dummy_prefix : model.prefix() != SentencePiecePrefix::never);
-  if (!as_in_file && model.prefix() != SentencePiecePrefix::never)
+  const bool as_in_file = prefix == SentencePiecePrefix::as_in_file;
+  metadata.add("tokenizer.ggml.add_space_prefix", as_in_file ? adds_space : prefix != SentencePiecePrefix::never);
+  if (!as_in_file && prefix != SentencePiecePrefix::never)
     log::warn(parts.where, ": this tokenizer puts a space before ",
-              model.prefix() == SentencePiecePrefix::first ? "the first text alone" : "texts without one alone",
+              prefix == SentencePiecePrefix::first ? "the first text alone" : "texts without one alone",
               ", a GGUF file's before every text behind a special token: ids there may differ");
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     if (tokens[id].kind != SentencePiece::Kind::unknown) continue;
@@ -144,13 +159,33 @@ LORA_INLINE std::vector<SentencePiece> add_sentencepiece(io::GgufMetadata& metad
   return tokens;
 }
 
+LORA_INLINE std::vector<SentencePiece> add_sentencepiece(io::GgufMetadata& metadata, const TokenizerParts& parts,
+                                                         Index size, std::string_view model_name) {
+  const SentencePieceModel& model = *parts.pieces;
+  if (!model.is_bpe()) fail_gguf(parts, "the sentencepiece model is no BPE model", "one that merges pieces");
+  const auto normalizer = sentencepiece_normalizer(model.proto(), parts.where);
+  if (normalizer.has_charsmap) fail_gguf(parts, "the sentencepiece model rewrites characters", "normalizer identity");
+  if (normalizer.strips_spaces)
+    fail_gguf(parts, "the sentencepiece model strips spaces", "remove_extra_whitespaces false");
+  return add_pieces(metadata, parts, gguf_tokens(parts, size, model_name, pieces_of(model.proto(), parts.where)),
+                    model.prefix(), normalizer.adds_dummy_prefix);
+}
+
+LORA_INLINE std::vector<SentencePiece> add_characters(io::GgufMetadata& metadata, const TokenizerParts& parts,
+                                                      Index size, std::string_view model_name) {
+  return add_pieces(metadata, parts, gguf_tokens(parts, size, model_name, pieces_of_merges(parts)),
+                    prefix_of_merges(parts), true);
+}
+
 LORA_INLINE void add_tokenizer(io::GgufMetadata& metadata, const TokenizerParts& parts, Index size,
                                const GgufChat& chat) {
-  if (parts.size > size)
-    fail<FormatError>(parts.where, ": has ", parts.size, " tokens, but the model's embedding ", size, " rows");
+  if (parts.model->end() > size)
+    fail<FormatError>(parts.where, ": has ", parts.model->end(), " tokens, but the model's embedding ", size, " rows");
   expect_gguf_text(parts, "the chat template", chat.chat_template);
-  const auto tokens =
-      parts.bpe != nullptr ? add_byte_level(metadata, parts, size) : add_sentencepiece(metadata, parts, size);
+  const auto add_vocabulary = parts.bpe == nullptr         ? add_sentencepiece
+                              : parts.bpe->is_byte_level() ? add_byte_level
+                                                           : add_characters;
+  const auto tokens = add_vocabulary(metadata, parts, size, chat.model_name);
   std::vector<std::string> texts;
   std::vector<std::int32_t> kinds;
   for (const SentencePiece& token : tokens) {

@@ -43,7 +43,7 @@ struct TokenizerParts {
   std::unordered_map<std::string, std::int32_t> added_ids;
   AddedTokenFinder raw, normalized;  ///< find added tokens in the original and the normalized text
   SpecialFrame frame;
-  std::optional<std::int32_t> bos, eos, pad;
+  std::optional<std::int32_t> bos, eos, pad, unk;
   bool split_special_tokens = false;  ///< special tokens in a text are cut like other words
   bool cleans_up_spaces = false;      ///< decode takes spaces before punctuation away
   std::string chat_template;

@@ -236,9 +236,16 @@ LORA_INLINE io::Json tokenizer_config_json(const TokenizerParts& parts) {
   if (parts.pieces) {
     // Those that only names make special, which a tokenizer.model does not tell.
     std::vector<std::string> more;
-    for (const auto& [id, token] : parts.added)
-      if (!parts.pieces->is_special(id) && id != parts.bos && id != parts.eos && id != parts.pad)
+    io::Json with_flags = io::Json::object();  // that it does not tell either
+    for (const auto& [id, token] : parts.added) {
+      if (token.rstrip) {
+        io::Json& entry = with_flags[concat(id)] = added_token_json(token);
+        entry.erase("id");
+      } else if (!parts.pieces->is_special(id) && id != parts.bos && id != parts.eos && id != parts.pad) {
         more.push_back(token.content);
+      }
+    }
+    if (!with_flags.empty()) config["added_tokens_decoder"] = std::move(with_flags);
     std::sort(more.begin(), more.end());
     if (!more.empty()) config["additional_special_tokens"] = io::json_array(more);
     config["add_bos_token"] = !parts.frame.before.empty();
