@@ -170,4 +170,5 @@ for kind in ("explain", "reasoning", "topology"):
 PYTHON
 echo
 echo "The adapter is in $out/run/final_model. Talk with it:"
-echo "  $lora chat --model_name_or_path $model --adapter_name_or_path $out/run/final_model"
+quoted=$(printf '%s' "$model" | sed "s/'/'\\\\''/g")
+echo "  $lora chat --model_name_or_path '$quoted' --adapter_name_or_path $out/run/final_model"

@@ -25,7 +25,7 @@ def main():
         program = [sys.argv[1], *options.split()]
         found = json.loads(subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout)
         found["gib"] = round(found["memory_gib"]["all"], 1)
-        for part, bytes_of in found["forecast_gib"].items():
+        for part, bytes_of in found.get("forecast_gib", {}).items():
             measured = found["memory_gib"][part]
             if not 0.97 * measured <= bytes_of <= 1.05 * measured:
                 wrong.append(f"{options}: {part}: {bytes_of:.3f} GiB are forecast, {measured:.3f} GiB were taken")

@@ -1,13 +1,16 @@
-// A training step of a large model by its shapes alone: the whole program but for the numbers. The stand-in for the
-// vendor's libraries counts what it is asked to do and does nothing (STAND_IN_DRY), so that 64 GiB of device memory and
-// a model of 32 billion parameters fit anywhere.
+// A training step of a large model, or a token that it answers, by its shapes alone: all but the numbers. The stand-in
+// for the vendor's libraries counts what it is asked to do and does nothing (STAND_IN_DRY), so that 64 GiB of device
+// memory and a model of 32 billion parameters fit anywhere.
 //
 //   ascend_steps [--shape 7b|14b|32b] [--rank R] [--tokens N] [--sequences B] [--micro_batches M] [--recompute]
 //                [--offload none|params|optimizer|all] [--keep] [--stored bf16|q8_0] [--dropout P] [--memory GIB]
 //                [--operators]
+//   ascend_steps --decode [--shape 7b|14b|32b] [--rank R] [--tokens N] [--sequences B] [--stored bf16|q8_0]
+//                [--memory GIB] [--operators]
 //
-// (--keep: streamed layers stay on the device as far as there is room) prints, in JSON: launches, waits and bytes of a
-// step, FLOPs and bytes by operator, memory by part.
+// (--keep: streamed layers stay on the device as far as there is room; --decode: one more token of each of B sequences
+// of N, with an adapter unless R is 0) prints, in JSON: launches, waits and bytes of a step, FLOPs and bytes by
+// operator, memory by part.
 
 #include <sys/mman.h>
 
@@ -20,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lora/decode/session.hpp"
 #include "lora/instantiate.hpp"
 #include "lora/train/memory_plan.hpp"
 #include "lora/train/step.hpp"
@@ -34,7 +38,7 @@ struct Options {
   std::string shape = "7b", offload = "none", stored = "bf16";
   Index rank = 64, tokens = 2048, sequences = 1, micro_batches = 1, memory = 61;
   double dropout = 0;
-  bool recompute = false, operators = false, keep = false;
+  bool recompute = false, operators = false, keep = false, decode = false;
 };
 
 /// Qwen 2.5's.
@@ -101,17 +105,57 @@ data::Batch batch_of(const Options& options, Index first) {
   return batch;
 }
 
-io::Json step_of(const Options& options) {
+StandInCounts taken() {
+  StandInCounts counts;
+  standInCounts(&counts);
+  return counts;
+}
+double used() { return static_cast<double>(taken().allocated_bytes); }
+
+/// What one call of `step` asks, as the report's first part.
+template <class Step>
+io::Json counts_of(const Options& options, Index tokens, Step&& step) {
+  standInResetOperators();
+  const StandInCounts begin = taken();
+  step();
+  const StandInCounts end = taken();
+  const auto count = [](std::uint64_t after, std::uint64_t earlier) { return static_cast<Index>(after - earlier); };
+  return io::json_object({{"shape", options.shape},
+                          {"rank", options.rank},
+                          {"tokens", tokens},
+                          {"launches", count(end.launches, begin.launches)},
+                          {"waits", count(end.waits, begin.waits)},
+                          {"allocations", count(end.device_allocations + end.host_allocations,
+                                                begin.device_allocations + begin.host_allocations)},
+                          {"copies_to_device", count(end.copies_in, begin.copies_in)},
+                          {"copies_to_host", count(end.copies_out, begin.copies_out)},
+                          {"bytes_to_device", count(end.bytes_in, begin.bytes_in)},
+                          {"bytes_to_host", count(end.bytes_out, begin.bytes_out)},
+                          {"flops", end.flops - begin.flops},
+                          {"operator_bytes", end.operator_bytes - begin.operator_bytes}});
+}
+
+/// Adds what each operator has done since `counts_of`.
+void add_operators(io::Json& report) {
+  io::Json operators = io::Json::object();
+  standInOperators(
+      [](void* user, const char* name, std::uint64_t launches, double flops, double bytes) {
+        (*static_cast<io::Json*>(user))[name] =
+            io::json_object({{"launches", static_cast<Index>(launches)}, {"flops", flops}, {"bytes", bytes}});
+      },
+      &operators);
+  report["operators"] = std::move(operators);
+}
+
+ShapesOnly provider_of(const Options& options) {
   if (options.stored != "bf16" && options.stored != "q8_0")
     fail<ConfigError>("--stored: given ", options.stored, "; expected bf16 or q8_0");
-  const ShapesOnly provider(config_of(options.shape), options.stored == "q8_0" ? DType::q8_0 : DType::bf16);
+  return ShapesOnly(config_of(options.shape), options.stored == "q8_0" ? DType::q8_0 : DType::bf16);
+}
+
+io::Json step_of(const Options& options) {
+  const ShapesOnly provider = provider_of(options);
   Npu dev;
-  const auto taken = [&] {
-    StandInCounts counts;
-    standInCounts(&counts);
-    return counts;
-  };
-  const auto used = [&] { return static_cast<double>(taken().allocated_bytes); };
   const double before = used();
   const bool all = options.offload == "all";
   model::WeightPlaces places;
@@ -142,27 +186,11 @@ io::Json step_of(const Options& options) {
     if (spare > 0) decoder.keep_layers(static_cast<std::size_t>(spare));
     step(0);
   }
-  standInResetOperators();
-  const StandInCounts begin = taken();
-  step(1);
-  const StandInCounts end = taken();
-
-  const auto count = [](std::uint64_t after, std::uint64_t earlier) { return static_cast<Index>(after - earlier); };
-  io::Json report = io::json_object({{"shape", options.shape},
-                                     {"rank", options.rank},
-                                     {"tokens", options.tokens * options.sequences * options.micro_batches},
-                                     {"recompute", options.recompute},
-                                     {"offload", options.offload},
-                                     {"launches", count(end.launches, begin.launches)},
-                                     {"waits", count(end.waits, begin.waits)},
-                                     {"allocations", count(end.device_allocations + end.host_allocations,
-                                                           begin.device_allocations + begin.host_allocations)},
-                                     {"copies_to_device", count(end.copies_in, begin.copies_in)},
-                                     {"bytes_to_device", count(end.bytes_in, begin.bytes_in)},
-                                     {"bytes_to_host", count(end.bytes_out, begin.bytes_out)},
-                                     {"flops", end.flops - begin.flops},
-                                     {"operator_bytes", end.operator_bytes - begin.operator_bytes}});
   const Index rows = options.tokens * options.sequences;
+  io::Json report = counts_of(options, rows * options.micro_batches, [&] { step(1); });
+  const double most = static_cast<double>(taken().peak_bytes);
+  report["recompute"] = options.recompute;
+  report["offload"] = options.offload;
   const model::Blueprint blueprint{
       .config = provider.config(),
       .stored = [&](const model::TensorInfo& info) { return provider.provide(info).dtype; },
@@ -176,17 +204,44 @@ io::Json step_of(const Options& options) {
                        {"trained", trained / 0x1p30},
                        {"saved_for_backward", static_cast<double>(dev.arena().peak_saved()) / 0x1p30},
                        {"scratch", static_cast<double>(dev.arena().peak_scratch()) / 0x1p30},
-                       {"all", static_cast<double>(end.peak_bytes) / 0x1p30}});
-  if (options.operators) {
-    io::Json operators = io::Json::object();
-    standInOperators(
-        [](void* user, const char* name, std::uint64_t launches, double flops, double bytes) {
-          (*static_cast<io::Json*>(user))[name] =
-              io::json_object({{"launches", static_cast<Index>(launches)}, {"flops", flops}, {"bytes", bytes}});
-        },
-        &operators);
-    report["operators"] = std::move(operators);
+                       {"all", most / 0x1p30}});
+  return report;
+}
+
+/// A token of each sequence behind those that are there, as it is when answers are drawn.
+io::Json token_of(const Options& options) {
+  if (options.recompute || options.keep || options.offload != "none" || options.dropout != 0 ||
+      options.micro_batches != 1)
+    fail<ConfigError>("--decode: given with an option of a training step; expected --shape, --rank, --tokens, ",
+                      "--sequences, --stored, --memory or --operators");
+  const ShapesOnly provider = provider_of(options);
+  Npu dev;
+  const double before = used();
+  model::Decoder<Npu, bf16> decoder(dev, provider);
+  const double weights = used() - before;
+  if (options.rank > 0) {
+    model::AdapterConfig adapter;
+    adapter.rank = options.rank;
+    decoder.attach(dev, adapter);
   }
+  const Index room = options.tokens + 2;
+  decode::Session<Npu, bf16> session(dev, decoder, options.sequences * room);
+  const double loaded = used() - before;
+  std::vector<decode::Sequence> sequences;
+  for (Index b = 0; b < options.sequences; ++b) sequences.push_back(session.enter(room));
+  const auto step = [&](Index count) {
+    const std::vector<std::int32_t> tokens(static_cast<std::size_t>(count), 7);
+    for (const decode::Sequence sequence : sequences) session.append(sequence, tokens);
+    session.step();
+  };
+  step(options.tokens);
+  step(1);  // the first of its kind, which may grow what it needs
+  io::Json report = counts_of(options, options.sequences, [&] { step(1); });
+  report["context"] = options.tokens;
+  report["memory_gib"] = io::json_object({{"weights", weights / 0x1p30},
+                                          {"adapter_and_cache", (loaded - weights) / 0x1p30},
+                                          {"scratch", static_cast<double>(dev.arena().peak_scratch()) / 0x1p30},
+                                          {"all", static_cast<double>(taken().peak_bytes) / 0x1p30}});
   return report;
 }
 
@@ -205,6 +260,8 @@ Options options_of(int count, char** words) {
     };
     if (word == "--recompute") {
       options.recompute = true;
+    } else if (word == "--decode") {
+      options.decode = true;
     } else if (word == "--keep") {
       options.keep = true;
     } else if (word == "--operators") {
@@ -234,7 +291,9 @@ int main(int count, char** words) {
     setenv("LORA_ASCEND_LIBRARIES", LORA_STAND_IN, 1);
     standInSet("dry", 1);
     standInSet("memory_bytes", options.memory << 30);
-    std::puts(io::to_text(step_of(options), 2).c_str());
+    io::Json report = options.decode ? token_of(options) : step_of(options);
+    if (options.operators) add_operators(report);
+    std::puts(io::to_text(report, 2).c_str());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ascend_steps: %s\n", error.what());

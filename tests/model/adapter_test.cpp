@@ -110,8 +110,9 @@ TEST_CASE("adapter: the tensors are compared with what the settings ask for befo
     std::swap(files.config, other);
     return text;
   };
-  CHECK(holds(message([](auto& c) { c.rank = 65536; }), "lora_A.weight is (3, 16); the config expects (65536, 16)"));
-  CHECK(holds(message([](auto& c) { c.rank_pattern = {{"down_proj", 4}}; }), "(3, 24); the config expects (4, 24)"));
+  // A rank is the adapter's own: another one says nothing of the base.
+  CHECK(message([](auto& c) { c.rank = 65536; }).ends_with("lora_A.weight is (3, 16); the config expects (65536, 16)"));
+  CHECK(message([](auto& c) { c.rank_pattern = {{"down_proj", 4}}; }).ends_with("; the config expects (4, 24)"));
   CHECK(message([](auto& c) { c.layers = {7}; }) ==
         (folder / "adapter" / "adapter_config.json").native() + ": it targets no projection of this model");
   model::Config deeper = shape;
@@ -121,10 +122,14 @@ TEST_CASE("adapter: the tensors are compared with what the settings ask for befo
                   ": missing tensors: base_model.model.model.layers.2"));
   model::Config wider = shape;
   wider.intermediate_size = 32;
+  const std::string another =
+      (folder / "adapter" / "adapter_model.safetensors").native() +
+      ": the tensor base_model.model.model.layers.0.mlp.gate_proj.lora_B.weight is (24, 3); the config expects (32, "
+      "3); the adapter belongs to another base model";
+  CHECK(message_of([&] { model::check_adapter(files, wider); }) == another);
+  files.config.base_model = "some/base";
   CHECK(message_of([&] { model::check_adapter(files, wider); }) ==
-        (folder / "adapter" / "adapter_model.safetensors").native() +
-            ": the tensor base_model.model.model.layers.0.mlp.gate_proj.lora_B.weight is (24, 3); the config expects "
-            "(32, 3)");
+        another + ": its \"base_model_name_or_path\" is \"some/base\"");
 }
 
 TEST_CASE("adapter: unless told otherwise it has rank 8, alpha 16 and all projections") {

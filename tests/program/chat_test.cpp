@@ -2,15 +2,22 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/core/config.hpp"
 #include "lora/io/file.hpp"
 #include "lora/io/json.hpp"
+#include "support/byte_tokenizer.hpp"
+#include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
+#include "support/random_model.hpp"
 #include "support/talking_model.hpp"
 #include "support/temp_folder.hpp"
 
@@ -248,6 +255,81 @@ TEST_CASE("program: chat refuses what it can't read or write, a line of one byte
                                           "--model_name_or_path=" + (io::Path(LORA_FIXTURES) / "chat").native()};
   CHECK(refused(test::run_program(LORA_PROGRAM, words, {}, s.temp.path().native())) ==
         "error: cannot read standard input: Is a directory");
+}
+
+TEST_CASE("program: chat says that an adapter belongs to another base, and to which") {
+  const Subject s;
+  test::write_foreign_adapter(s.temp / "foreign");
+  const auto outcome = s.chat("Hi\n", {"--adapter_name_or_path=" + (s.temp / "foreign").native()});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.output.empty());
+  CHECK(outcome.errors.ends_with(test::foreign_adapter_message));
+}
+
+namespace {
+
+/// Writes a model that answers each message with a call of a tool. Of each token it knows the next: the embedding tells
+/// tokens apart, layers add nothing, and the head has what follows. Marks of calls are tokens that are not special, as
+/// published ones are.
+std::string write_calling_model(const io::Path& folder) {
+  constexpr const char* parts[] = {"<tool_call>", "\n{\"name\": \"ping\", \"arguments\": {}}\n", "</tool_call>"};
+  test::RandomModel shape;
+  shape.vocabulary = shape.hidden = 263;
+  auto tensors = test::random_tensors(shape);
+  for (auto& tensor : tensors) {
+    if (tensor.name.ends_with("o_proj.weight") || tensor.name.ends_with("down_proj.weight"))
+      std::fill(tensor.values.begin(), tensor.values.end(), 0);
+    const bool is_head = tensor.name == "lm_head.weight";
+    if (!is_head && tensor.name != "model.embed_tokens.weight") continue;
+    std::fill(tensor.values.begin(), tensor.values.end(), 0);
+    const auto set = [&](std::size_t row, std::size_t column) { tensor.values[row * 263 + column] = 1; };
+    if (is_head)
+      for (const auto& [token, next] : {std::pair<int, int>('\n', 260), {260, 261}, {261, 262}, {262, 257}})
+        set(static_cast<std::size_t>(next), static_cast<std::size_t>(token));
+    else
+      for (std::size_t id = 0; id < 263; ++id) set(id, id);
+  }
+  test::write_model(folder, test::config_json(shape), tensors, DType::f32);
+  io::Json tokenizer = io::parse_json(test::byte_tokenizer_json(parts), "tokenizer.json");
+  for (io::Json& token : tokenizer["added_tokens"]) token["special"] = token["id"] < 260;
+  io::write_json(folder / "tokenizer.json", tokenizer);
+  io::write_json(folder / "tokenizer_config.json", {{"eos_token", "<|im_end|>"}});
+  return concat(parts[0], parts[1], parts[2]);
+}
+
+}  // namespace
+
+TEST_CASE("program: chat writes a call of a tool whole, as text of the answer, in each turn") {
+  const test::TempFolder temp;
+  const std::string call = write_calling_model(temp / "model");
+  const auto chat = [&](const char* input, std::vector<std::string> words) {
+    io::write_file(temp / "input", std::string_view(input));
+    words.insert(words.begin(), {"chat", "--model_name_or_path=" + (temp / "model").native(), "--template=qwen3",
+                                 "--dtype=float32", "--max_new_tokens=8"});
+    const auto outcome = test::run_program(LORA_PROGRAM, words, {}, (temp / "input").native());
+    CAPTURE(outcome.errors);
+    REQUIRE(outcome.status == 0);
+    return outcome.output;
+  };
+  CHECK(chat("Hi\nAgain\n", {}) == call + "\n" + call + "\n");
+  const auto lines = test::json_lines(chat("{\"role\": \"user\", \"content\": \"Hi\"}\n", {"--jsonl"}));
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].at("content") == call);
+  CHECK(lines[0].at("finish_reason") == "stop");
+  CHECK_FALSE(lines[0].contains("reasoning_content"));
+  CHECK_FALSE(lines[0].contains("tool_calls"));
+}
+
+TEST_CASE("program: chat on an NPU says over two turns what it says on a processor") {
+  const Subject s;
+  const test::Environment stand_in("LORA_ASCEND_LIBRARIES", LORA_STAND_IN);
+  const test::Environment leaks("STAND_IN_CHECK_LEAKS", "1");
+  const auto outcome = s.kind("Hi\n2+2?\n", {"--device=ascend"});
+  CAPTURE(outcome.errors);
+  CHECK(outcome.status == 0);
+  CHECK(outcome.output == std::string(hello) + four);
+  CHECK(test::holds(outcome.errors, ", NPU 0; "));
+  CHECK_FALSE(test::holds(outcome.errors, "stand-in"));
 }
 
 }  // namespace chat_test

@@ -77,6 +77,17 @@ TEST_CASE("program: generate answers a prompt with the likeliest tokens, and as 
   CHECK(s.answer({"--prompt=" + question, "--max_new_tokens=12", s.adapter()}) == other);
 }
 
+TEST_CASE("program: generate says that an adapter belongs to another base, and to which") {
+  const Subject s;
+  test::write_foreign_adapter(s.temp / "foreign");
+  const auto outcome = test::run_program(
+      LORA_PROGRAM, {"generate", "--model_name_or_path=" + (s.temp / "model").native(), "--template=chatml",
+                     "--prompt=Hi", "--adapter_name_or_path=" + (s.temp / "foreign").native()});
+  CHECK(outcome.status == 1);
+  CHECK(outcome.output.empty());
+  CHECK(outcome.errors.ends_with(test::foreign_adapter_message));
+}
+
 TEST_CASE("program: generate answers a file, a JSON object per line, to standard output or to a file") {
   const Subject s;
   test::Listener base(s.temp / "model");

@@ -15,6 +15,7 @@
 #include "support/byte_tokenizer.hpp"
 #include "support/decoding.hpp"
 #include "support/random_model.hpp"
+#include "support/temp_folder.hpp"
 
 namespace lora::test {
 
@@ -51,6 +52,22 @@ inline void write_talking_adapter(const io::Path& model, const io::Path& folder)
   io::create_folders(folder);
   model::save_adapter(dev, decoder, folder);
 }
+
+/// Writes an adapter of a wider model, which it calls by a name.
+inline void write_foreign_adapter(const io::Path& folder) {
+  RandomModel wider;
+  wider.hidden = 48;
+  const TempFolder base;
+  write_random_model(base.path(), wider);
+  write_talking_adapter(base.path(), folder);
+  auto config = io::read_json(folder / "adapter_config.json");
+  config["base_model_name_or_path"] = "some/wider-model";
+  io::write_json(folder / "adapter_config.json", config);
+}
+
+/// What is said where that adapter is given beside another model.
+inline constexpr const char* foreign_adapter_message =
+    "; the adapter belongs to another base model: its \"base_model_name_or_path\" is \"some/wider-model\"\n";
 
 /// Text as the tokenizer of bytes has it: a byte is its own id, and the marks follow them.
 inline Tokens byte_tokens(std::string_view text) {

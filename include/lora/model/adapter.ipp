@@ -111,6 +111,20 @@ LORA_INLINE void check_whole_modules(const AdapterFiles& files, const Config& co
                       "expected a model whose head was parted, or embed_tokens and lm_head with the same numbers");
 }
 
+/// Whether an extent that the model decides, which are all but `rank_axis`, is another one.
+LORA_INLINE bool is_of_another_base(const Shape& found, const Shape& expected, int rank_axis) {
+  if (found.rank() != expected.rank()) return false;  // of no model: the file is damaged
+  for (int axis = 0; axis < found.rank(); ++axis)
+    if (axis != rank_axis && found[axis] != expected[axis]) return true;
+  return false;
+}
+
+LORA_INLINE std::string another_base(const AdapterConfig& config) {
+  const std::string& base = config.base_model;
+  return concat("; the adapter belongs to another base model",
+                base.empty() ? "" : concat(": its \"base_model_name_or_path\" is ", io::shown(base)));
+}
+
 LORA_INLINE std::vector<std::string> others_than(const std::set<std::string>& known, const AdapterFiles& files) {
   std::vector<std::string> others;
   for (const io::StoredTensor& tensor : files.tensors.tensors())
@@ -137,26 +151,28 @@ LORA_INLINE void check_adapter(const AdapterFiles& files, const Config& config) 
   std::vector<std::string> missing;
   std::set<std::string> known;
   bool any = false;
-  const auto expect = [&](std::string_view own_name, const Shape& shape) {
+  // `rank_axis`: the extent that the adapter's settings say; the others are the model's.
+  const auto expect = [&](std::string_view own_name, const Shape& shape, int rank_axis) {
     const std::string name = concat(detail::adapter_prefix, own_name);
     const auto* tensor = files.tensors.find(name);
     known.insert(name);
     if (tensor == nullptr) {
       missing.push_back(name);
     } else if (tensor->shape != shape) {
+      const bool of_another = detail::is_of_another_base(tensor->shape, shape, rank_axis);
       fail<FormatError>(where, ": the tensor ", name, " is ", to_string(tensor->shape), "; the config expects ",
-                        to_string(shape));
+                        to_string(shape), of_another ? detail::another_base(files.config) : "");
     }
   };
   for (const TensorInfo& info : tensors_of(config)) {
-    if (files.config.trains_whole(info)) expect(info.name, info.shape);
+    if (files.config.trains_whole(info)) expect(info.name, info.shape, -1);
     if (info.kind != TensorInfo::Kind::projection) continue;
     const Index rank = files.config.rank_of(info.layer, info.projection).rank;
     if (rank == 0) continue;
     any = true;
     const std::string path = module_path(info.layer, info.projection);
-    expect(path + ".lora_A.weight", {rank, info.shape[1]});
-    expect(path + ".lora_B.weight", {info.shape[0], rank});
+    expect(path + ".lora_A.weight", {rank, info.shape[1]}, 0);
+    expect(path + ".lora_B.weight", {info.shape[0], rank}, 1);
   }
   if (!any)
     fail<FormatError>((files.folder / "adapter_config.json").native(), ": it targets no projection of this model");
