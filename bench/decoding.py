@@ -4,12 +4,11 @@
   bench/decoding.py MODEL.gguf… [--lora build/release/bin/lora] [--threads 1,2] [--tokens 128] [--rounds 3]
       [--limits build/release/bin/bench_limits]
 
-Both continue one question greedily by --tokens tokens, in turn; what is timed of both is reading the question (some tens
-of tokens) and the answer, not the model. A token reads every weight once, so its bytes (all tensors of the file but the
+Both continue one question greedily by --tokens tokens, in turn; what is timed of both are the tokens behind the first. A token reads every weight once, so its bytes (all tensors of the file but the
 embedding, of which a row is read, where the head is apart) by tokens per second are the bandwidth that is used. --limits
 prints what the memory reaches (a = b + s c) with as many threads, before each. Needs gguf, and for llama.cpp either
 llama-cpp-python, which compiles it for this machine, or xllamacpp, which brings it compiled: its answer's time is the
-server's own, without the question.
+server's own.
 Files of other types: `lora export --outtype f32` and the like; of Q4_K_M: llama.cpp's quantize.
 """
 import argparse
@@ -27,13 +26,18 @@ def weight_bytes(path):
 
 
 def ours(args, model, threads):
-    words = [args.lora, "chat", "--jsonl", "--model_name_or_path", model, "--threads", str(threads),
-             "--max_new_tokens", str(args.tokens)]
+    words = [args.lora, "chat", "--jsonl", "--model_name_or_path", model, "--threads", str(threads)]
     line = json.dumps({"role": "user", "content": QUESTION}) + "\n"
-    done = subprocess.run(words, input=2 * line, capture_output=True, text=True, check=True)
-    # The first answer finds the weights on disk or in the system's cache, and prepares its products.
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return answer["tokens"], answer["tokens_per_second"]
+
+    def answer(tokens):
+        # The first answer finds the weights on disk or in the system's cache, and prepares its products.
+        done = subprocess.run([*words, "--max_new_tokens", str(tokens)], input=2 * line, capture_output=True, text=True,
+                              check=True)
+        told = json.loads(done.stdout.splitlines()[-1])
+        return told["tokens"], told["tokens"] / told["tokens_per_second"]
+
+    (count, whole), (_, first) = answer(args.tokens), answer(1)  # the first token comes with the question
+    return count, (count - 1) / (whole - first)
 
 
 def other(args, model, threads):
@@ -45,12 +49,14 @@ def other(args, model, threads):
     ids = llama.tokenize(QUESTION.encode(), add_bos=False)
     for _ in range(2):
         llama.reset()
-        count, begin = 0, time.perf_counter()
+        count = 0
         for token in llama.generate(ids, temp=0.0, repeat_penalty=1.0):
             count += 1
+            if count == 1:
+                begin = time.perf_counter()
             if count == args.tokens or token == llama.token_eos():
                 break
-        speed = count / (time.perf_counter() - begin)
+        speed = (count - 1) / (time.perf_counter() - begin)
     return count, speed
 
 
