@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Whether a training step of a large model asks of an NPU what it did when this was written.
+"""Whether a training step of a large model, and a token of its answers, ask of an NPU what they did when this was written.
 
   tests/ascend/check_steps.py ASCEND_STEPS
 
-Waits and allocations of a step are promises, and so is that a run forecasts its memory; launches, bytes and memory are
+Waits and allocations are promises, and so is that a run forecasts its memory; launches, bytes and memory are
 what docs/ascend_forecast.md forecasts from.
 """
 import json
@@ -15,6 +15,9 @@ RUNS = {
     "--shape 7b --micro_batches 2": {"waits": 1, "allocations": 0, "copies_to_device": 3, "launches": 4823, "gib": 23.6},
     "--shape 14b --recompute": {"waits": 1, "allocations": 0, "copies_to_device": 2, "launches": 5415, "gib": 35.6},
     "--shape 7b --tokens 256 --dropout 0.1": {"waits": 1, "allocations": 0, "copies_to_device": 114, "launches": 3185, "gib": 18.1},
+    "--decode": {"waits": 1, "allocations": 0, "copies_to_device": 2, "copies_to_host": 1, "bytes_to_device": 196,
+                 "bytes_to_host": 4 * 152064, "launches": 1265, "gib": 16.3},
+    "--decode --rank 0": {"waits": 1, "allocations": 0, "launches": 873, "gib": 14.8},
     "--shape 7b --stored q8_0": {"waits": 1, "allocations": 0, "copies_to_device": 2, "launches": 3875, "gib": 17.9},
 }
 

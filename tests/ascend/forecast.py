@@ -31,6 +31,19 @@ RUNS = [
     ("32B of Q8_0, 4 × 2,048, recompute", "--shape 32b --stored q8_0 --sequences 4 --recompute"),
 ]
 
+TOKENS = [
+    ("7B", "--rank 0"),
+    ("7B and an adapter of rank 64", ""),
+    ("7B and an adapter, 8 sequences", "--sequences 8"),
+    ("7B of Q8_0", "--rank 0 --stored q8_0"),
+    ("14B", "--rank 0 --shape 14b"),
+]
+
+
+def counted(build, options):
+    program = [f"{build}/tests/ascend/ascend_steps", *options.split(), "--operators"]
+    return json.loads(subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
 
 def seconds(run, peak):
     each = run["operators"].values()
@@ -43,8 +56,7 @@ def main():
           " from the host | " + " | ".join(f"{card}: s a step · tokens/s" for card in CARDS) + " |")
     print("|---" * (5 + len(CARDS)) + "|")
     for name, options in RUNS:
-        program = [f"{sys.argv[1]}/tests/ascend/ascend_steps", *options.split(), "--operators"]
-        run = json.loads(subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        run = counted(sys.argv[1], options)
         memory = run["memory_gib"]
         parts = " · ".join(f"{memory[part]:.1f}" for part in ("weights", "trained", "saved_for_backward", "all"))
         times = []
@@ -54,6 +66,15 @@ def main():
             times.append(f"{step:.2f}{bound} · {run['tokens'] / step:,.0f}")
         print(f"| {name} | {parts} | {run['launches']:,} | {run['flops'] / 1e12:,.0f} |"
               f" {run['bytes_to_device'] / 1e9:.1f} GB | " + " | ".join(times) + " |")
+    print("\n| a token | launches | waits | copies to the NPU · back | bytes to the NPU · back | operators' GB |"
+          " ms of launches · of operators, 910B3 |")
+    print("|---" * 7 + "|")
+    for name, options in TOKENS:
+        run = counted(sys.argv[1], "--decode " + options)
+        work = seconds(run, CARDS["910B3"])[0]
+        print(f"| {name} | {run['launches']:,} | {run['waits']} | {run['copies_to_device']} · {run['copies_to_host']} |"
+              f" {run['bytes_to_device']:,} · {run['bytes_to_host']:,} | {run['operator_bytes'] / 1e9:.1f} |"
+              f" {1e3 * LAUNCH * run['launches']:.0f} · {1e3 * work:.0f} |")
     return 0
 
 
