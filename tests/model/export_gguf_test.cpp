@@ -151,7 +151,8 @@ TEST_CASE("export: a file is read back as the same model and the same tokenizer"
     const float rounding = a.norm_offset > 0 ? 0x1p-24f : 0;
     const auto values = values_of(before), again = values_of(after);
     for (const auto& one : values) {
-      const auto &tensor = one.first, &numbers = one.second;
+      const std::string& tensor = one.first;
+      const std::vector<float>& numbers = one.second;
       CAPTURE(tensor);
       const auto& found = again.at(tensor);
       CHECK(std::equal(numbers.begin(), numbers.end(), found.begin(), found.end(),
