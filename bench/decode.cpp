@@ -2,13 +2,13 @@
 //   bench_decode MODEL [THREADS]
 // Of several rounds in turn the fastest of each. A step's bytes are those of the weights as they are stored, once.
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <limits>
-#include <numeric>
+#include <iterator>
 #include <vector>
 
 #include "lora/cpu/kernels.hpp"

@@ -89,6 +89,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limits")
     args = parser.parse_args()
+    if args.tokens < 2:
+        parser.error("--tokens: at least 2, since the first comes with the question")
     print("model  threads  lora tok/s  llama.cpp tok/s  ratio  lora GB/s  of the memory's")
     for model in args.models:
         size = weight_bytes(model)

@@ -29,8 +29,8 @@ def draw(rounds):
         weight = ' font-weight="bold"' if bold else ""
         out.append(f'<text x="{x:.1f}" y="{y:.1f}" fill="{TEXT}" font-size="{size}"{weight}>{escape(words)}</text>')
 
-    for x, colour, name in ((0, OURS, "lora"), (70, OTHER, "PyTorch + PEFT")):
-        out.append(f'<rect x="{x}" y="8" width="12" height="12" rx="2" fill="{colour}"/>')
+    for x, color, name in ((0, OURS, "lora"), (70, OTHER, "PyTorch + PEFT")):
+        out.append(f'<rect x="{x}" y="8" width="12" height="12" rx="2" fill="{color}"/>')
         text(x + 18, 19, name)
     panels = [("tokens per second", "tokens_per_second", "{:.0f}"), ("peak memory, GiB", "peak_memory_gib", "{:.2f}")]
     for number, (title, key, form) in enumerate(panels):
@@ -39,13 +39,13 @@ def draw(rounds):
         shown = [[middle(row, side, key) for side in ("lora", "peft")] for row in rows]
         largest = max(value for pair in shown for value in pair if value is not None)
         for i, pair in enumerate(shown):
-            for k, (value, colour) in enumerate(zip(pair, (OURS, OTHER))):
+            for k, (value, color) in enumerate(zip(pair, (OURS, OTHER))):
                 y = TOP + i * ROW + k * (BAR + 3)
                 if value is None:
                     text(left, y + BAR - 3, "–")
                     continue
                 length = BARS * value / largest
-                out.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2" fill="{colour}"/>')
+                out.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{BAR}" rx="2" fill="{color}"/>')
                 text(left + length + 6, y + BAR - 3, form.format(value))
     for i, row in enumerate(rows):
         name, _, rest = row[0]["run"].partition(", ")

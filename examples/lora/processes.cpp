@@ -96,10 +96,12 @@ void Processes::share_threads(settings::Config& config) {
   config.threads = threads_of(own);
   Index threads = 0;
   for (const Place* place : here) threads += threads_of(*place);
-  if (threads > processors && here.front() == &own)
-    log::warn("the ", std::ssize(here), " ranks on ", std::string_view(ranks_->host()), " have ", threads,
-              " threads and may use ", processors, processors == 1 ? " processor" : " processors",
-              " of it, which slows them all down; hint: fewer ranks, or fewer threads of each (key threads)");
+  if (threads <= processors || here.front() != &own) return;
+  const bool alone = here.size() == 1;
+  log::warn("the ", alone ? "rank" : concat(std::ssize(here), " ranks"), " on ", std::string_view(ranks_->host()),
+            alone ? " has " : " have ", threads, " threads and may use ", processors,
+            processors == 1 ? " processor" : " processors", " of it, which slows ", alone ? "it" : "them all",
+            " down; hint: fewer ", alone ? "threads" : "ranks, or fewer threads of each", " (key threads)");
 }
 
 std::string Processes::describe(const settings::Config& config) const {

@@ -542,7 +542,7 @@ def damage(rng, kind, path):
     return "bytes"
 
 
-# ---- Judgement --------------------------------------------------------------------------------------------------------
+# ---- Judgment --------------------------------------------------------------------------------------------------------
 
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "chat_template.jinja",
                    "special_tokens_map.json"}

@@ -100,6 +100,7 @@ class Soak:
         self.folder = folder
         self.kind = KINDS["adapter"]
         self.seconds = 0
+        self.running, self.out = None, None
         attack.write_inputs(folder / "inputs", args.program)
         rng = random.Random(args.seed)
         for name, records in {"data": 60, "held_back": 9}.items():
@@ -137,8 +138,17 @@ class Soak:
         elif ranks > 1:
             launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "btl_vader_single_copy_mechanism",
                         "none"] + [word for pair in self.args.mca for word in ["--mca", *pair]] + ["-n", str(ranks)]
-        return subprocess.Popen(launcher + program + self.words(ranks, out), stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE, text=True, env=self.environment, start_new_session=True)
+        self.out = out
+        self.running = subprocess.Popen(launcher + program + self.words(ranks, out), stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE, text=True, env=self.environment, start_new_session=True)
+        return self.running
+
+    def end(self):
+        """Ends what runs, if anything: a launcher and its processes have a session of their own."""
+        if self.running is not None and self.running.poll() is None:
+            os.killpg(self.running.pid, signal.SIGKILL)
+            for one in processes_of(self.out):
+                os.kill(one, signal.SIGKILL)
 
     def one_run(self, rng, out):
         """Returns how often it was disturbed, and what was wrong, if anything. Without random numbers it is not disturbed."""
@@ -160,9 +170,7 @@ class Soak:
             try:
                 _, errors = process.communicate(timeout=self.args.patience)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                for one in processes_of(out):
-                    os.kill(one, signal.SIGKILL)
+                self.end()
                 return kills, f"it did not end within {self.args.patience} s"
             time.sleep(0.1)
             if left := processes_of(out):
@@ -227,9 +235,13 @@ def main():
     parser.add_argument("--mca", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"))
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         soak = Soak(args, Path(name))
-        right = [soak_kind(args, soak, kind) for kind in (KINDS if args.kind == "all" else [args.kind])]
+        try:
+            right = [soak_kind(args, soak, kind) for kind in (KINDS if args.kind == "all" else [args.kind])]
+        finally:
+            soak.end()
     return 0 if all(right) else 1
 
 

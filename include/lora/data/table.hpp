@@ -54,8 +54,8 @@ class Table {
 
 /// Has the cells of a record, under names that are read, hold what a record of JSON has there: lists and objects are
 /// JSON in a cell, marks of what is learned are numbers or true and false, and an empty cell is missing where no text
-/// is read. What other cells hold is a text, whatever it looks like. Throws   FormatError, beginning with `where`, for
-/// a cell whose JSON is broken
+/// is read. What other cells hold is a text, whatever it looks like.
+/// Throws   FormatError, beginning with `where`, for a cell whose JSON is broken
 void read_cells(io::Json& record, const std::string& where, const DatasetOptions& options);
 
 }  // namespace lora::data::detail

@@ -44,9 +44,8 @@ concept HasRowProduct = requires(D& dev, View<D, const T> x, RowProductTerms<D, 
 
 /// y_j = x w_jᵀ  (+ y_j if accumulate)
 /// Shapes   x (N, I) · w_j (O_j, I) → y_j (N, O_j)
-/// Types    w_j stored as any number; sums in Accum<T>. Against blocks of integers (Q8_0 and the like) x is rounded to
-/// 8 bits,
-///          with a scale for each 32 values, so that products are those of integers
+/// Types    w_j stored as any number; sums in Accum<T>. Against blocks of integers (Q8_0 and the like) x is rounded
+///          to 8 bits, with a scale for each 32 values, so that products are those of integers
 /// Bits     a row's do not depend on other rows, nor on the number of threads
 /// Throws   FormatError where a w is stored as integers without a scale
 template <class D, class T>

@@ -10,7 +10,7 @@ namespace lora::model::detail {
 
 /// Llama 3.1's scaling, which GGUF keeps as the tensor rope_freqs.weight: recognized, so that a config.json can be
 /// written.
-LORA_INLINE void recognise_llama3(nn::RopeConfig& rope, Index width) {
+LORA_INLINE void recognize_llama3(nn::RopeConfig& rope, Index width) {
   const auto factors = std::move(rope.frequency_factors);
   nn::RopeConfig plain;
   plain.theta = rope.theta;
@@ -233,7 +233,7 @@ LORA_INLINE Config read_config(const io::Gguf& file) {
   detail::check(config, where);
   if (const auto* factors = file.find("rope_freqs.weight"); factors != nullptr) {
     config.rope.frequency_factors = detail::rope_factors(file, *factors, config.head_dim / 2);
-    detail::recognise_llama3(config.rope, config.head_dim);
+    detail::recognize_llama3(config.rope, config.head_dim);
     detail::check_rope(config.rope, config.head_dim, where);
   }
   return config;

@@ -194,12 +194,16 @@ LORA_INLINE std::unique_ptr<TokenizerParts> parts_of_gguf(const io::Gguf& file) 
   for (const auto& id : others) parts->make_special(id);
   const auto model_name = file.get<std::string>("general.name").value_or("");
   const GgufTokens tokens = read_gguf_tokens(file);
-  for (std::size_t i = 0; i < tokens.texts.size(); ++i)
-    if (is_found_as_written(tokens.kinds[i]) && takes_white_space_behind(model_name, tokens.texts[i]))
-      parts->declare({.id = static_cast<std::int32_t>(i),
+  for (std::size_t i = 0; i < tokens.texts.size(); ++i) {
+    const auto id = static_cast<std::int32_t>(i);
+    // One with a space is a piece with its mark instead, which no text is called.
+    if (is_found_as_written(tokens.kinds[i]) && takes_white_space_behind(model_name, tokens.texts[i]) &&
+        parts->find(tokens.texts[i]) == id)
+      parts->declare({.id = id,
                       .content = tokens.texts[i],
                       .special = tokens.kinds[i] != SentencePiece::Kind::user_defined,
                       .rstrip = true});
+  }
   if (parts->bpe) parts->settings["added_tokens"] = parts->added_tokens_json();
   if (parts->pieces) {
     parts->frame = {};

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <optional>
+#include <utility>
+
 #include "lora/core/config.hpp"
 #include "lora/tokenizer/gguf_pieces.hpp"
 
@@ -31,6 +35,7 @@ class ScoredPieces {
         at(id) = {vocabulary().text(id), 0, Kind::normal};
       else
         at(id).text = concat("[PAD", id, "]");
+      if (at(id).text.empty()) fail_gguf(parts_, concat("the token ", id, " is empty"), "texts");
     }
     name_bytes();
     name_unknown();

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +9,6 @@
 
 #include "lora/comm/communicator.hpp"
 #include "lora/core/format.hpp"
-#include "lora/core/log.hpp"
 #include "lora/run/event.hpp"
 #include "lora/train/account.hpp"
 #include "lora/train/learner.hpp"

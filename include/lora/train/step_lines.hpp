@@ -22,9 +22,9 @@ class StepLines {
 
   /// `elapsed`: seconds of the run before now.
   void begin(double elapsed);
-  /// The step of the state, which began then. `shown`: where a bar or the like is, too.
+  /// Tells of the step that the state has come to, which began at `begin`.
   const run::StepMetrics& add(const StepResult& result, bool applied, double learning_rate, Clock::time_point begin);
-  /// Tells the last step's line, unless it has one.
+  /// Tells the last step's line, unless it has one. `shown`: where a bar or the like is, too.
   void tell_last(bool shown);
   /// The last step's line, where it was not told; of a run that goes on from such a step it is set.
   std::optional<run::StepMetrics> unlogged{};
