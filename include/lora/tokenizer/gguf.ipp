@@ -161,8 +161,11 @@ LORA_INLINE std::string sentencepiece_from_gguf(const io::Gguf& file) {
   if (scores.size() != tokens.texts.size())
     fail<FormatError>(file.name(), ": tokenizer.ggml.scores has ", scores.size(), " items, but there are ",
                       tokens.texts.size(), " tokens");
+  // What fills the vocabulary up to the width of the head is no token, which an answer could have.
+  std::size_t count = scores.size();
+  while (count > 0 && tokens.kinds[count - 1] == SentencePiece::Kind::unused) --count;
   std::vector<SentencePiece> pieces;
-  for (std::size_t i = 0; i < scores.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     if (!std::isfinite(scores[i]))
       fail<FormatError>(file.name(), ": tokenizer.ggml.scores[", i, "] is ", scores[i], "; expected a finite number");
     const bool as_in_texts = tokens.kinds[i] == SentencePiece::Kind::user_defined;
