@@ -165,9 +165,7 @@ TEST_CASE("export: a file is read back as the same model and the same tokenizer"
     CHECK(own.bos() == read.bos());
     CHECK(own.eos() == read.eos());
     CHECK(own.opening() == read.opening());
-    // Among pieces those that fill the vocabulary count.
-    const bool is_byte_level = after.gguf()->at<std::string>("tokenizer.ggml.model") == "gpt2";
-    CHECK(read.vocab_size() == (is_byte_level ? own.vocab_size() : a.vocab_size));
+    CHECK(read.vocab_size() == std::min(own.vocab_size(), a.vocab_size));  // without what fills it up
     for (const char* text : {"the thin and 00123 a<|im_start|>user\nin the<|im_end|>", "<tool_call>the <|fim_prefix|>x",
                              "  and,  12345 the\n\n in", "that's an ant", "<|user|> the<|end|>\n\nin",
                              "<start_of_turn>user\n\n\tin        the<end_of_turn>", "</s> and"}) {
