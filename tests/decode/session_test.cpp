@@ -304,7 +304,7 @@ TEST_CASE("session: a step has the biases, the adapter and the residual sums of 
   const auto check = [&]<class T>(T, double bound) {
     D dev(2);
     model::Decoder<D, T> decoder(dev, source);
-    decoder.attach(dev, model::AdapterConfig{});
+    decoder.attach(dev, {.rank_pattern = {{"k_proj", 3}}, .alpha_pattern = {{"v_proj", 24}, {"up_proj", 8}}});
     fill_adapter(dev, decoder, 0.5);
     decode::Session<D, T> session(dev, decoder);
     const Sequence sequence = session.enter();
