@@ -152,7 +152,8 @@ template <class Small>
 /// Σ (w − center) x of four adjacent bytes each.
 template <int center>
 [[gnu::always_inline]] inline void centered_fours(const Bytes32& w, const RoundedRow& x, Index b, Sums8& sums) {
-  sums = x.negated_fours[b] * center;
+  sums = Sums8{};
+  if constexpr (center != 0) sums = x.negated_fours[b] * center;
   add_fours(w, x.q[b], sums);
 }
 
@@ -277,9 +278,8 @@ template <int center, int each, int first, class Scales>
 [[gnu::always_inline]] inline void add_parts(const PartBytes& w, const RoundedRow& x, Index part, const Scales& scales,
                                              PartSums& sum) {
   unrolled<2>([&](auto i) __attribute__((always_inline)) {
-    Sums8 products{};
-    if constexpr (center != 0) products = x.negated_fours[part + i] * center;
-    add_fours(w.parts[i], x.q[part + i], products);
+    Sums8 products;
+    centered_fours<center>(w.parts[i], x, part + i, products);
     constexpr int a = first + i * (8 / each), b = a + 4 / each;
     constexpr int low = a % 8, high = b % 8;
     const Floats8* from;
