@@ -15,8 +15,8 @@
 #include "lora/decode/session.hpp"
 #include "lora/forecast/limits.hpp"
 #include "lora/inputs/find_model.hpp"
-#include "lora/model/decoder.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/model/decoder/decoder.hpp"
+#include "lora/model/weights/weights.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lora/ascend/dropout_mask.hpp"
+#include "lora/ascend/kernels/dropout_mask.hpp"
 #include "report.hpp"
 
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/grouping.hpp"
-#include "lora/io/file.hpp"
+#include "lora/data/batches/grouping.hpp"
+#include "lora/io/files/file.hpp"
 #include "report.hpp"
 
 namespace {

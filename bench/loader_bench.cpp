@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/order.hpp"
+#include "lora/data/sampling/order.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/io/safetensors.hpp"
+#include "lora/io/formats/safetensors.hpp"
 #include "report.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
 // What measuring costs: one span of a profile, and one that nobody wants, in a tree like that of a step with 30 layers.
 // Times are of a whole step of 30 × 60 spans; ns_per_span is what one takes.
 
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 #include "lora/tensor/profile_scope.hpp"
 #include "report.hpp"
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "lora/inputs/model_files.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "report.hpp"
 
 namespace {

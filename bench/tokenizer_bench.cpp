@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 #include "report.hpp"
 

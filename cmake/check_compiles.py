@@ -8,7 +8,7 @@ once for all: cmake/check_includes.py sees whether each includes what it uses of
 Headers that include each other are compiled in one go, a row of them, each behind those that it includes anyway, by itself
 or by others: what it would not compile without, it has. One that fails in a row is compiled alone.
 
-  cmake/check_compiles.py BUILD_FOLDER [--jobs N] [FILE ...]     e.g. build/clang include/lora/io/json.hpp
+  cmake/check_compiles.py BUILD_FOLDER [--jobs N] [FILE ...]     e.g. build/clang include/lora/io/formats/json.hpp
 """
 import argparse
 import concurrent.futures

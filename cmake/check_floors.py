@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Proves the floors of include/lora (docs/design.md, "Floors") and that third-party headers stay in their rooms.
 
-A header includes only lower floors or its own folder; the doors on top may include everything, and nothing includes
-them. A header's definitions may stand in a file of the same name that ends in .ipp: the two include each other, nothing
+A header includes only lower floors or its own folder, and of a folder with rooms its own room and those before it; the
+doors on top may include everything, and nothing includes them. A header's definitions may stand in a file of the same name that ends in .ipp: the two include each other, nothing
 else includes the second, but one source of cmake/compiled. What stands in a namespace `detail` is used by its own
 folder, tests and benchmarks alone. The page names every header beside its folder (a backend's families are kernel/'s).
 Prints a line for each offence and exits 1 if there is one. `--self-test` checks the checker.
@@ -24,19 +24,27 @@ FLOORS = {
     "train": 7,
     "doctor": 8, "evaluation": 8, "forecast": 8,
 }  # fmt: skip
+# The rooms of a folder that has some, lowest first. What stands beside them is above all of them.
+ROOMS = {
+    "io": ["files", "formats"],
+    "cpu": ["runtime", "vectors", "kernels"],
+    "ascend": ["runtime", "kernels"],
+    "model": ["description", "weights", "decoder", "export"],
+    "data": ["chat", "records", "sampling", "batches"],
+}  # fmt: skip
 BACKENDS = {"cpu", "ascend"}
 DOORS = {"trainer.hpp", "basic_trainer.hpp", "lora.hpp", "instantiate.hpp"}
 
-# An include that matches the pattern is allowed only in a file whose path (from the root) matches the room.
-ROOMS = [
+# An include that matches the pattern is allowed only in a file whose path (from the root) matches the place.
+THIRD_PARTIES = [
     (r"Eigen/|unsupported/Eigen", r"include/lora/cpu/"),
     (r"(oneapi/)?dnnl", r"include/lora/cpu/"),
-    (r"nlohmann/", r"include/lora/io/json\.hpp$"),
+    (r"nlohmann/", r"include/lora/io/formats/json\.hpp$"),
     (r"sentencepiece", r"include/lora/tokenizer/sentencepiece\.hpp$"),
-    (r"(zlib|zstd|zstd_errors)\.h$", r"include/lora/io/unpack\.hpp$|tests/"),
-    (r"csv\.h$", r"include/lora/io/csv\.ipp$"),
-    (r"(arrow|parquet)/", r"include/lora/io/parquet\.ipp$"),
-    (r"yaml-cpp/", r"include/lora/io/yaml\.ipp$"),
+    (r"(zlib|zstd|zstd_errors)\.h$", r"include/lora/io/formats/unpack\.hpp$|tests/"),
+    (r"csv\.h$", r"include/lora/io/formats/csv\.ipp$"),
+    (r"(arrow|parquet)/", r"include/lora/io/formats/parquet\.ipp$"),
+    (r"yaml-cpp/", r"include/lora/io/formats/yaml\.ipp$"),
     (r"mpi\.h$", r"include/lora/comm/mpi"),
     (r"(acl|aclnn|aclnnop|hccl)/", r"include/lora/ascend/acl"),
     (r"CLI/", r"examples/"),
@@ -69,6 +77,9 @@ def offences(root):
         if folder is not None and folder not in FLOORS:
             yield f"{place}: {folder}/ is on no floor"
             continue
+        if folder is not None and room_of(inside) is None:
+            yield f"{place}: {folder}/ has the rooms {', '.join(ROOMS.get(folder, [])) or 'none'}"
+            continue
         if not any(line.strip() == "#pragma once" for line in path.read_text(encoding="utf-8").splitlines()):
             yield f"{place}: no '#pragma once'"
         node = inside.replace(".ipp", ".hpp")  # a header and its definitions are one
@@ -95,6 +106,8 @@ def offences(root):
                     yield f"{where}: {name} is a door; nothing includes a door"
                 continue
             other = target.split("/")[0]
+            if other == folder and None not in (room_of(inside), room_of(target)) and room_of(target) > room_of(inside):
+                yield f"{where}: {name} is in a room above that of {inside}"
             if folder is None or other == folder or other not in FLOORS:
                 continue
             if FLOORS[other] >= FLOORS[folder]:
@@ -108,9 +121,18 @@ def offences(root):
         for path in sorted((root / area).rglob("*.[hci]pp")):
             place = path.relative_to(root).as_posix()
             for number, _, name in includes(path):
-                for pattern, room in ROOMS:
-                    if re.match(pattern, name) and not re.match(room, place) and not allowed(place, pattern):
-                        yield f"{place}:{number}: <{name}> belongs only in {room}"
+                for pattern, home in THIRD_PARTIES:
+                    if re.match(pattern, name) and not re.match(home, place) and not allowed(place, pattern):
+                        yield f"{place}:{number}: <{name}> belongs only in {home}"
+
+
+def room_of(inside):
+    """The place of a header's room among those of its folder, or None if there is no such room."""
+    folder, *between, _ = inside.split("/")
+    rooms = ROOMS.get(folder, [])
+    if not between:
+        return len(rooms)
+    return rooms.index(between[0]) if len(between) == 1 and between[0] in rooms else None
 
 
 def includes_each_other(definitions):
@@ -152,13 +174,20 @@ def unnamed(root):
     page = (root / "docs" / "design_headers.md").read_text(encoding="utf-8")
     named, folder = {}, None
     for line in page.partition("include/lora/\n")[2].partition("```")[0].splitlines():
-        begin = re.match(r"  (\w+)/ +\d", line)
-        folder = begin.group(1) if begin else folder if line.startswith("   ") else None
+        begin, room = re.match(r"  (\w+)/ +\d", line), re.match(r"    (\w+)/ ", line)
+        if begin:
+            folder = begin.group(1)
+        elif room and folder:
+            folder = f"{folder.split('/')[0]}/{room.group(1)}"
+        elif not line.startswith("   "):
+            folder = None
         named.setdefault(folder, set()).update(re.findall(r"\w+", line))
-    for path in sorted((root / "include" / "lora").glob("*/*.hpp")):
-        names = named.get(path.parent.name, set()) | (named["kernel"] if path.parent.name in BACKENDS else set())
+    for path in sorted((root / "include" / "lora").glob("*/**/*.hpp")):
+        inside = path.relative_to(root / "include" / "lora")
+        folder = "/".join(inside.parts[:-1])
+        names = named.get(folder, set()) | (named["kernel"] if inside.parts[0] in BACKENDS else set())
         if path.stem not in names:
-            yield f"docs/design_headers.md: the list does not name {path.parent.name}/{path.name}"
+            yield f"docs/design_headers.md: the list does not name {inside.as_posix()}"
 
 
 def allowed(place, pattern):
@@ -194,13 +223,19 @@ def self_test():
         "tokenizer/t.hpp": "#include <lora/core/a.hpp>\n",
         "inputs/i.hpp": "#include <lora/tokenizer/t.hpp>\n",
         "run/r.hpp": "#include <lora/nn/d.hpp>\n",
+        "io/files/f.hpp": "#include <lora/core/a.hpp>\n",
+        "io/formats/o.hpp": "#include <lora/io/files/f.hpp>\n",
+        "io/all.hpp": "#include <lora/io/formats/o.hpp>\n",
         "train/z.hpp": "#include <lora/inputs/i.hpp>\n#include <lora/run/r.hpp>\n",
         "lora.hpp": "#include <lora/nn/d.hpp>\n#include <lora/cpu/c.hpp>\n",
         "run/s.hpp": "#ifndef LORA_COMPILED\n#  include <lora/run/s.ipp>\n#endif\n",
         "run/s.ipp": "#include <lora/run/s.hpp>\n",
         "../../cmake/compiled/runs.cpp": "#include <lora/run/s.ipp>\n",
     }
-    page = "include/lora/\n" + "".join(f"  {folder}/  0  a b c d g i r s t x y z gguf json\n" for folder in FLOORS)
+    page = "include/lora/\n" + "".join(
+        f"  {folder}/  0  a all b c d g i r s t x y z\n" + "".join(f"    {room}/  f gguf json o\n" for room in ROOMS.get(folder, []))
+        for folder in FLOORS
+    )
     bad = [
         ("core/a.hpp", "#include <lora/tensor/b.hpp>\n", "is above core/"),
         ("nn/d.hpp", "#include <lora/cpu/c.hpp>\n", "on the same floor as nn/"),
@@ -212,9 +247,9 @@ def self_test():
         ("nn/d.hpp", "#include <lora/nn/none.hpp>\n", "does not exist"),
         ("nn/d.hpp", "#include <lora/nn/d.hpp>\n", "cycle: nn/d.hpp -> nn/d.hpp"),
         ("nn/d.hpp", "#  include <Eigen/Dense>\n", "belongs only in include/lora/cpu/"),
-        ("io/gguf.hpp", "#include <nlohmann/json.hpp>\n", "belongs only in include/lora/io/json"),
+        ("io/formats/gguf.hpp", "#include <nlohmann/json.hpp>\n", "belongs only in include/lora/io/formats/json"),
         ("core/a.hpp", "#include <dnnl.hpp>\n", "belongs only in include/lora/cpu/"),
-        ("io/json.hpp", "#include <sentencepiece_processor.h>\n", "belongs only in include/lora/tokenizer/sentencepiece"),
+        ("io/formats/json.hpp", "#include <sentencepiece_processor.h>\n", "belongs only in include/lora/tokenizer/sentencepiece"),
         ("comm/communicator.hpp", "#include <mpi.h>\n", "belongs only in include/lora/comm/mpi"),
         ("train/x.hpp", "#include <CLI/CLI.hpp>\n", "belongs only in examples/"),
         ("train/x.hpp", "int y = io::detail::z();\n", "io::detail::z is io/'s own"),
@@ -224,8 +259,13 @@ def self_test():
         ("run/s.ipp", "#include <lora/run/s.hpp>\n#include <lora/train/z.hpp>\n", "is above run/"),
         ("../../cmake/compiled/more.cpp", "#include <lora/run/s.ipp>\n", "is compiled in"),
         ("attic/x.hpp", "", "is on no floor"),
+        ("io/cellar/x.hpp", "", "io/ has the rooms files, formats"),
+        ("run/cellar/x.hpp", "", "run/ has the rooms none"),
+        ("io/files/f.hpp", "#include <lora/io/formats/o.hpp>\n", "is in a room above that of io/files/f.hpp"),
+        ("io/formats/o.hpp", "#include <lora/io/all.hpp>\n", "is in a room above that of io/formats/o.hpp"),
         ("more.hpp", "", "a header on top is a door"),
         ("io/forgotten.hpp", "", "does not name io/forgotten.hpp"),
+        ("io/files/gone.hpp", "", "does not name io/files/gone.hpp"),
     ]
 
     def check(files):

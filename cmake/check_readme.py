@@ -20,7 +20,7 @@ import textwrap
 
 LINES, CHARACTERS = 150, 140
 SOURCES = ("include", "examples", "tests", "cmake", "bench", ".ci")
-FOREIGN_PAGES = {"spec.md"}  # of Git LFS, by which io/lfs_pointer.hpp knows its files
+FOREIGN_PAGES = {"spec.md"}  # of Git LFS, by which io/files/lfs_pointer.hpp knows its files
 
 
 def code_of(root, name):

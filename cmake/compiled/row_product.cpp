@@ -1,2 +1,2 @@
 // Products of decoding: as few instructions as can be between what is read from memory.
-#include "lora/cpu/row_product.ipp"
+#include "lora/cpu/kernels/row_product.ipp"

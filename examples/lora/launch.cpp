@@ -24,7 +24,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
-#include "lora/cpu/machine.hpp"
+#include "lora/cpu/runtime/machine.hpp"
 #include "lora/run/environment.hpp"
 #include "signals.hpp"
 #if defined(LORA_WITH_MPI)

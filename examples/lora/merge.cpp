@@ -1,4 +1,4 @@
-#include "lora/model/merge.hpp"
+#include "lora/model/export/merge.hpp"
 
 #include <filesystem>
 #include <optional>
@@ -8,10 +8,10 @@
 
 #include "commands.hpp"
 #include "lora/inputs/paths.hpp"
-#include "lora/io/atomic_folder.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
-#include "lora/model/rotary_note.hpp"
+#include "lora/io/files/atomic_folder.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/model/export/rotary_note.hpp"
 #include "lora/run/talk.hpp"
 #include "lora/settings/settings.hpp"
 #include "open_model.hpp"

@@ -8,8 +8,8 @@
 #include "lora/inputs/device.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/instantiate.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/finite.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/decoder/finite.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/trainer.hpp"
 

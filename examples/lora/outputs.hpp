@@ -12,7 +12,7 @@
 #include "command_line.hpp"
 #include "lora/core/error.hpp"
 #include "lora/inputs/paths.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 
 /// Throws   ConfigError if `output`, given by `key`, is a file that the command reads, compared by identity
 inline void expect_no_input(std::string_view key, const lora::io::Path& output, const Request& request,

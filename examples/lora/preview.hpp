@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <string>
 
-#include "lora/data/dataset.hpp"
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
+#include "lora/data/records/dataset.hpp"
 #include "lora/inputs/device.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "standard_output.hpp"
 
 /// Prints the first records of the data set as used in training, with labeled tokens marked.

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
 #include "lora/inputs/model_files.hpp"
 
 /// How prompts are encoded that a model is to answer.

@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "lora/io/mapped_file.hpp"
-#include "lora/io/temporary.hpp"
+#include "lora/io/files/mapped_file.hpp"
+#include "lora/io/files/temporary.hpp"
 
 /// The signal that asked to stop, or 0. Training checks it after each step.
 inline std::atomic<int> asked_to_end{0};

@@ -12,11 +12,11 @@
 
 #include "commands.hpp"
 #include "lora/core/error.hpp"
-#include "lora/data/dataset.hpp"
+#include "lora/data/records/dataset.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/io/text_encoding.hpp"
-#include "lora/io/unpack.hpp"
+#include "lora/io/files/text_encoding.hpp"
+#include "lora/io/formats/unpack.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 

@@ -10,7 +10,7 @@
 #include "lora/basic_trainer.hpp"
 #include "lora/decode/conversation.hpp"
 #include "lora/decode/generate.hpp"
-#include "lora/model/merge.hpp"
+#include "lora/model/export/merge.hpp"
 #include "lora/train/step.hpp"
 
 /// Declares the common instantiations `extern template`, so that a program compiles them once. The CMake targets

@@ -2,6 +2,6 @@
 
 /// The whole library, for CPUs.
 #include "lora/decode/generate.hpp"
-#include "lora/model/finite.hpp"
-#include "lora/model/merge.hpp"
+#include "lora/model/decoder/finite.hpp"
+#include "lora/model/export/merge.hpp"
 #include "lora/trainer.hpp"

@@ -13,9 +13,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "lora/ascend/hccl.hpp"
-#include "lora/ascend/operators.hpp"
-#include "lora/ascend/runtime.hpp"
+#include "lora/ascend/runtime/hccl.hpp"
+#include "lora/ascend/runtime/operators.hpp"
+#include "lora/ascend/runtime/runtime.hpp"
 
 namespace declarations_test {
 

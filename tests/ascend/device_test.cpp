@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "lora/ascend/choice.hpp"
+#include "lora/ascend/runtime/choice.hpp"
 #include "lora/run/ascend_findings.hpp"
 #include "lora/tensor/page_locked.hpp"
 #include "lora/tensor/staging.hpp"

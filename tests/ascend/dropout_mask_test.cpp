@@ -1,4 +1,4 @@
-#include "lora/ascend/dropout_mask.hpp"
+#include "lora/ascend/kernels/dropout_mask.hpp"
 
 #include <doctest/doctest.h>
 

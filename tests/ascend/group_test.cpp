@@ -1,7 +1,7 @@
 // NPUs that HCCL connects: what comes of gathers and exchanges, and what is said where they can't be connected. Ranks
 // are threads with an NPU of the stand-in each.
 
-#include "lora/ascend/group.hpp"
+#include "lora/ascend/runtime/group.hpp"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/run/ascend_findings.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"

@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "lora/ascend/address_space.hpp"
-#include "lora/ascend/host_copies.hpp"
-#include "lora/ascend/memory_pool.hpp"
-#include "lora/ascend/relay.hpp"
+#include "lora/ascend/runtime/address_space.hpp"
+#include "lora/ascend/runtime/host_copies.hpp"
+#include "lora/ascend/runtime/memory_pool.hpp"
+#include "lora/ascend/runtime/relay.hpp"
 #include "lora/core/random.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

@@ -21,10 +21,10 @@
 #include "ascend/stand_in/stand_in.h"
 #include "lora/core/error.hpp"
 #include "lora/core/scalar.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/safetensors.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/safetensors.hpp"
 
-/// Calls of the vendor's operators out of files: tests/golden/make_ascend_operators.py says how these are to be read.
+/// Calls of the vendor's operators out of files: tests/make/ascend_operators.py says how these are to be read.
 namespace operator_calls {
 
 using namespace lora;

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "ascend/operator_calls.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/safetensors.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/safetensors.hpp"
 
 namespace operators_test {
 

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/ascend/choice.hpp"
-#include "lora/io/file.hpp"
+#include "lora/ascend/runtime/choice.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

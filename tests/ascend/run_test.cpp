@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/model/blueprint.hpp"
+#include "lora/model/decoder/blueprint.hpp"
 #include "lora/train/evaluate.hpp"
 #include "lora/train/offload.hpp"
 #include "support/effort.hpp"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 #include "support/message_of.hpp"
 
 namespace on_host_test {

@@ -7,7 +7,7 @@
 
 #include "lora/comm/communicator.hpp"
 #include "lora/core/error.hpp"
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 #include "support/thread_ranks.hpp"
 
 namespace sum_tree_test {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
-#include "lora/cpu/buffers.hpp"
-#include "lora/cpu/device.hpp"
-#include "lora/cpu/gemm.hpp"
-#include "lora/cpu/random_words.hpp"
+#include "lora/cpu/kernels/buffers.hpp"
+#include "lora/cpu/kernels/gemm.hpp"
+#include "lora/cpu/runtime/device.hpp"
+#include "lora/cpu/vectors/random_words.hpp"
 
 namespace cpu_bounds_test {
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#include "lora/cpu/exp.hpp"
+#include "lora/cpu/vectors/exp.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/machine.hpp"
+#include "lora/cpu/runtime/machine.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 #if defined(LORA_WITH_ONEDNN)
-#  include "lora/cpu/onednn.hpp"
+#  include "lora/cpu/vectors/onednn.hpp"
 
 #  include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #  include <stdexcept>
 #  include <vector>
 
-#  include "lora/cpu/device.hpp"
+#  include "lora/cpu/runtime/device.hpp"
 #  include "support/effort.hpp"
 
 namespace onednn_test {

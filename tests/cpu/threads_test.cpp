@@ -1,4 +1,4 @@
-#include "lora/cpu/threads.hpp"
+#include "lora/cpu/runtime/threads.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/waiting.hpp"
+#include "lora/cpu/runtime/waiting.hpp"
 
 #include <doctest/doctest.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "lora/data/answer_scores.hpp"
+#include "lora/data/chat/answer_scores.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/chat_template_table.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/data/chat/chat_template_table.hpp"
+#include "lora/io/formats/json_view.hpp"
 
 namespace answer_scores_test {
 

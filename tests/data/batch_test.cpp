@@ -1,4 +1,4 @@
-#include "lora/data/batch.hpp"
+#include "lora/data/batches/batch.hpp"
 
 #include <doctest/doctest.h>
 

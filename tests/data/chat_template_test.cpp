@@ -1,4 +1,4 @@
-#include "lora/data/chat_template.hpp"
+#include "lora/data/chat/chat_template.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,12 +14,12 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
-#include "lora/data/chat_template_table.hpp"
-#include "lora/data/dataset.hpp"
-#include "lora/data/record_list.hpp"
-#include "lora/data/tool_calls.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/data/chat/chat_template_table.hpp"
+#include "lora/data/chat/tool_calls.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/data/records/record_list.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/tokenizer/unicode.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"

@@ -1,4 +1,4 @@
-#include "lora/data/curriculum.hpp"
+#include "lora/data/sampling/curriculum.hpp"
 
 #include <doctest/doctest.h>
 

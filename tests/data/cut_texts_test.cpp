@@ -1,4 +1,4 @@
-#include "lora/data/cut_texts.hpp"
+#include "lora/data/batches/cut_texts.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/token_store.hpp"
+#include "lora/data/batches/token_store.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "lora/data/data_file.hpp"
+#include "lora/data/records/data_file.hpp"
 
 #include <doctest/doctest.h>
 

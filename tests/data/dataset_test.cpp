@@ -1,4 +1,4 @@
-#include "lora/data/dataset.hpp"
+#include "lora/data/records/dataset.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 
 #include "lora/core/hash.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/message_of.hpp"
 #include "support/one_file.hpp"
 #include "support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/chat_template_table.hpp"
-#include "lora/io/json.hpp"
+#include "lora/data/chat/chat_template_table.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"

@@ -1,4 +1,4 @@
-#include "lora/data/grouping.hpp"
+#include "lora/data/batches/grouping.hpp"
 
 #include <doctest/doctest.h>
 

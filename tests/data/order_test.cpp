@@ -1,4 +1,4 @@
-#include "lora/data/order.hpp"
+#include "lora/data/sampling/order.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/data/own_template.hpp"
+#include "lora/data/chat/own_template.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/data/chat_template.hpp"
-#include "lora/data/dataset.hpp"
-#include "lora/data/record_list.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/data/chat/chat_template.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/data/records/record_list.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/template_fixtures.hpp"

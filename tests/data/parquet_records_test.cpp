@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/dataset.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/parquet.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/formats/parquet.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/one_file.hpp"

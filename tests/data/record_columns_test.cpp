@@ -1,4 +1,4 @@
-#include "lora/data/record_columns.hpp"
+#include "lora/data/records/record_columns.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/dataset.hpp"
-#include "lora/io/file.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

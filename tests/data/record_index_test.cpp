@@ -1,4 +1,4 @@
-#include "lora/data/record_index.hpp"
+#include "lora/data/records/record_index.hpp"
 
 #include <doctest/doctest.h>
 

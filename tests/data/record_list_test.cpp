@@ -1,4 +1,4 @@
-#include "lora/data/record_list.hpp"
+#include "lora/data/records/record_list.hpp"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/dataset.hpp"
+#include "lora/data/records/dataset.hpp"
 
 namespace record_list_test {
 

@@ -1,4 +1,4 @@
-#include "lora/data/record_reader.hpp"
+#include "lora/data/records/record_reader.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/data/shared_parts.hpp"
+#include "lora/data/batches/shared_parts.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/data/table.hpp"
+#include "lora/data/records/table.hpp"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/dataset.hpp"
-#include "lora/io/file.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/message_of.hpp"
 #include "support/one_file.hpp"
 #include "support/packed.hpp"

@@ -1,4 +1,4 @@
-#include "lora/data/text_blocks.hpp"
+#include "lora/data/batches/text_blocks.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/data/token_store.hpp"
+#include "lora/data/batches/token_store.hpp"
 
 #include <doctest/doctest.h>
 

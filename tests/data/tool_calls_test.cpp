@@ -1,14 +1,14 @@
-#include "lora/data/tool_calls.hpp"
+#include "lora/data/chat/tool_calls.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "lora/data/dataset.hpp"
-#include "lora/data/encode.hpp"
-#include "lora/data/record_list.hpp"
-#include "lora/io/file.hpp"
+#include "lora/data/batches/encode.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/data/records/record_list.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "lora/data/tool_reader.hpp"
+#include "lora/data/chat/tool_reader.hpp"
 
 #include <doctest/doctest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/chat_template.hpp"
-#include "lora/data/dataset.hpp"
+#include "lora/data/chat/chat_template.hpp"
+#include "lora/data/records/dataset.hpp"
 #include "support/one_file.hpp"
 
 namespace tool_reader_test {

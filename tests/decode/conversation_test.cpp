@@ -27,7 +27,7 @@ using namespace lora;
 using namespace lora::test;
 using D = cpu::Device;
 
-/// A model that was taught one conversation (tests/scripts/chat_turns.py).
+/// A model that was taught one conversation (tests/make/chat_turns.py).
 struct Subject {
   io::Path folder = io::Path(LORA_FIXTURES) / "chat";
   io::Json turns = io::read_json(folder / "turns.json");

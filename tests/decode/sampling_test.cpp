@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <string>
 
-#include "lora/data/dataset.hpp"
-#include "lora/io/json.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 
 namespace forecast_report_test {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "fuzz/target.hpp"
-#include "lora/model/adapter.hpp"
+#include "lora/model/decoder/adapter.hpp"
 
 namespace fuzz_adapter_config {
 

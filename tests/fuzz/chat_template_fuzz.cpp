@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "fuzz/target.hpp"
-#include "lora/data/chat_template.hpp"
-#include "lora/data/chat_template_table.hpp"
+#include "lora/data/chat/chat_template.hpp"
+#include "lora/data/chat/chat_template_table.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace fuzz_chat_template {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "fuzz/target.hpp"
-#include "lora/model/config_gguf.hpp"
-#include "lora/model/config_json.hpp"
+#include "lora/model/description/config_gguf.hpp"
+#include "lora/model/description/config_json.hpp"
 
 namespace fuzz_config {
 

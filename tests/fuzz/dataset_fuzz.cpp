@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "fuzz/target.hpp"
-#include "lora/data/dataset.hpp"
-#include "lora/data/encode.hpp"
-#include "lora/io/csv.hpp"
+#include "lora/data/batches/encode.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/io/formats/csv.hpp"
 
 namespace fuzz_dataset {
 

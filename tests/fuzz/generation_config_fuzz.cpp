@@ -4,7 +4,7 @@
 
 #include "fuzz/target.hpp"
 #include "lora/inputs/model_files.hpp"
-#include "lora/model/generation_config.hpp"
+#include "lora/model/weights/generation_config.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"
 #include "support/random_model.hpp"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fuzz/target.hpp"
-#include "lora/io/gguf.hpp"
+#include "lora/io/formats/gguf.hpp"
 
 namespace fuzz_gguf {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fuzz/target.hpp"
-#include "lora/data/own_template.hpp"
+#include "lora/data/chat/own_template.hpp"
 #include "lora/jinja/template.hpp"
 #include "lora/tokenizer/unicode.hpp"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "fuzz/target.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 
 namespace fuzz_json {
 

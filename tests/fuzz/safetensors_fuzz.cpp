@@ -3,7 +3,7 @@
 #include <span>
 
 #include "fuzz/target.hpp"
-#include "lora/io/safetensors.hpp"
+#include "lora/io/formats/safetensors.hpp"
 
 namespace fuzz_safetensors {
 

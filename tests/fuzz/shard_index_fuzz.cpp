@@ -4,7 +4,7 @@
 #include <span>
 
 #include "fuzz/target.hpp"
-#include "lora/io/safetensors.hpp"
+#include "lora/io/formats/safetensors.hpp"
 #include "support/fuzz_folder.hpp"
 
 namespace fuzz_shard_index {

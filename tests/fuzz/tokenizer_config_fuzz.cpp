@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "fuzz/target.hpp"
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/fuzz_folder.hpp"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/data/chat_template_table.hpp"
+#include "lora/data/chat/chat_template_table.hpp"
 #include "lora/run/talk.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/gguf_writer.hpp"

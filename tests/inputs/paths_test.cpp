@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/temp_folder.hpp"
 
 namespace paths_test {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
-#include "lora/cpu/device.hpp"
-#include "lora/data/order.hpp"
+#include "lora/cpu/runtime/device.hpp"
+#include "lora/data/sampling/order.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

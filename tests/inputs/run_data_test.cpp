@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "lora/io/atomic_folder.hpp"
+#include "lora/io/files/atomic_folder.hpp"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
-#include "lora/io/csv.hpp"
+#include "lora/io/formats/csv.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 
 #ifdef LORA_WITH_CSV

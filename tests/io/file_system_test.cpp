@@ -1,4 +1,4 @@
-#include "lora/io/file_system.hpp"
+#include "lora/io/files/file_system.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/refused_operation.hpp"

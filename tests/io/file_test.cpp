@@ -1,4 +1,4 @@
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/mapped_file.hpp"
-#include "lora/io/read_file.hpp"
-#include "lora/io/scratch_file.hpp"
+#include "lora/io/files/mapped_file.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/files/scratch_file.hpp"
 #include "support/file_faults.hpp"
 #include "support/process.hpp"
 #include "support/refused_operation.hpp"

@@ -1,4 +1,4 @@
-#include "lora/io/gguf.hpp"
+#include "lora/io/formats/gguf.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/effort.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/temp_folder.hpp"

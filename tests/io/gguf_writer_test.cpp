@@ -1,7 +1,7 @@
 // GGUF files as they are written: metadata, places of tensors, what is refused, and that nothing is left of a file that
 // was not committed.
 
-#include "lora/io/gguf_writer.hpp"
+#include "lora/io/formats/gguf_writer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/io/json_view.hpp"
+#include "lora/io/formats/json_view.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
-#include "lora/io/lfs_pointer.hpp"
+#include "lora/io/files/lfs_pointer.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "lora/io/file.hpp"
-#include "lora/io/mapped_file.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/mapped_file.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

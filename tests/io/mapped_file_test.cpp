@@ -1,4 +1,4 @@
-#include "lora/io/mapped_file.hpp"
+#include "lora/io/files/mapped_file.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include <optional>
 #include <string>
 
-#include "lora/io/file.hpp"
-#include "lora/io/tensor_file.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/tensor_file.hpp"
 #include "support/temp_folder.hpp"
 
 namespace mapped_file_test {

@@ -1,4 +1,4 @@
-#include "lora/io/parquet.hpp"
+#include "lora/io/formats/parquet.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,9 +12,9 @@
 
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/mapped_file.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/mapped_file.hpp"
+#include "lora/io/files/read_file.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/read_file.hpp"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "lora/io/file.hpp"
-#include "lora/io/mapped_file.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/mapped_file.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

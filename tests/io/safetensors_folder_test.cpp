@@ -1,4 +1,4 @@
-#include "lora/io/safetensors_folder.hpp"
+#include "lora/io/formats/safetensors_folder.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
 #include "support/file_faults.hpp"
 #include "support/refused_operation.hpp"
 #include "support/temp_folder.hpp"

@@ -1,4 +1,4 @@
-#include "lora/io/safetensors.hpp"
+#include "lora/io/formats/safetensors.hpp"
 
 #include <doctest/doctest.h>
 

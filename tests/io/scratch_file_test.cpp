@@ -1,4 +1,4 @@
-#include "lora/io/scratch_file.hpp"
+#include "lora/io/files/scratch_file.hpp"
 
 #include <doctest/doctest.h>
 #include <unistd.h>

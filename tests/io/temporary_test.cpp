@@ -1,4 +1,4 @@
-#include "lora/io/temporary.hpp"
+#include "lora/io/files/temporary.hpp"
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/process.hpp"
 #include "support/temp_folder.hpp"
 

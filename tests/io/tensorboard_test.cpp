@@ -1,4 +1,4 @@
-#include "lora/io/tensorboard.hpp"
+#include "lora/io/formats/tensorboard.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,11 +1,11 @@
-#include "lora/io/text_encoding.hpp"
+#include "lora/io/files/text_encoding.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <string_view>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

@@ -1,4 +1,4 @@
-#include "lora/io/unpack.hpp"
+#include "lora/io/formats/unpack.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
-#include "lora/data/dataset.hpp"
-#include "lora/io/file.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/one_file.hpp"

@@ -1,4 +1,4 @@
-#include "lora/io/yaml.hpp"
+#include "lora/io/formats/yaml.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

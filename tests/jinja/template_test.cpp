@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/effort.hpp"
 #include "support/tokenizer_files.hpp"
 
@@ -22,7 +22,7 @@ using jinja::Variable;
 
 namespace {
 
-/// The values of a packed file of JSON lines that tests/scripts/jinja_templates.py wrote.
+/// The values of a packed file of JSON lines that tests/make/jinja_templates.py wrote.
 std::vector<io::Json> lines_of(const std::string& name) {
   const std::string text = test::unpacked(LORA_FIXTURES "/jinja/" + name + ".jsonl.z");
   std::vector<io::Json> values;

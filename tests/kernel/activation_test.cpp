@@ -1,4 +1,4 @@
-#include "lora/cpu/activation.hpp"
+#include "lora/cpu/kernels/activation.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/attention.hpp"
+#include "lora/cpu/kernels/attention.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/elementwise.hpp"
+#include "lora/cpu/kernels/elementwise.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/embedding.hpp"
+#include "lora/cpu/kernels/embedding.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/cpu/rope.hpp"
+#include "lora/cpu/kernels/rope.hpp"
 #include "support/backends.hpp"
 #include "support/blocks.hpp"
 #include "support/matrix.hpp"

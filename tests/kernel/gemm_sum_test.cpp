@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "lora/cpu/gemm.hpp"
+#include "lora/cpu/kernels/gemm.hpp"
 #include "support/backends.hpp"
 #include "support/effort.hpp"
 #include "support/matrix.hpp"

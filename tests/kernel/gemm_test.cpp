@@ -1,4 +1,4 @@
-#include "lora/cpu/gemm.hpp"
+#include "lora/cpu/kernels/gemm.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/loss.hpp"
+#include "lora/cpu/kernels/loss.hpp"
 
 #include <doctest/doctest.h>
 

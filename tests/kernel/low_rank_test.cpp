@@ -1,4 +1,4 @@
-#include "lora/cpu/low_rank.hpp"
+#include "lora/cpu/kernels/low_rank.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lora/cpu/norm.hpp"
+#include "lora/cpu/kernels/norm.hpp"
 
 #include <doctest/doctest.h>
 

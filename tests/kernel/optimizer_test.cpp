@@ -1,4 +1,4 @@
-#include "lora/cpu/optimizer.hpp"
+#include "lora/cpu/kernels/optimizer.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,8 +1,8 @@
-#include "lora/cpu/quantize.hpp"
+#include "lora/cpu/kernels/quantize.hpp"
 
 #include <doctest/doctest.h>
 
-#include "lora/io/gguf.hpp"
+#include "lora/io/formats/gguf.hpp"
 #include "support/backends.hpp"
 #include "support/blocks.hpp"
 #include "support/effort.hpp"
@@ -50,7 +50,7 @@ TEST_CASE("quantize: every stored type decodes to its exact values, rounded once
 }
 
 TEST_CASE("quantize: blocks of every type are the numbers that the gguf library makes of them, bit for bit") {
-  const auto file = io::Gguf::open(LORA_FIXTURES "/blocks.gguf");  // by tests/scripts/blocks.py
+  const auto file = io::Gguf::open(LORA_FIXTURES "/blocks.gguf");  // by tests/make/blocks.py
   each_backend([&]<class D>() {
     if constexpr (!reads_files<D>) return;
     D dev(1);

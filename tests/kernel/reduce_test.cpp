@@ -1,4 +1,4 @@
-#include "lora/cpu/reduce.hpp"
+#include "lora/cpu/kernels/reduce.hpp"
 
 #include <doctest/doctest.h>
 

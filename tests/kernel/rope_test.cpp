@@ -1,4 +1,4 @@
-#include "lora/cpu/rope.hpp"
+#include "lora/cpu/kernels/rope.hpp"
 
 #include <doctest/doctest.h>
 

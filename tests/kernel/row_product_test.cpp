@@ -1,4 +1,4 @@
-#include "lora/cpu/row_product.hpp"
+#include "lora/cpu/kernels/row_product.hpp"
 
 #include <doctest/doctest.h>
 

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <string>
 
-#include "lora/model/adapter.hpp"
-#include "lora/model/config.hpp"
-#include "lora/model/module_pattern.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/description/config.hpp"
+#include "lora/model/description/module_pattern.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

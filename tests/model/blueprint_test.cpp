@@ -1,6 +1,6 @@
 // A model that nobody has loaded: its parameters, the shapes of its modules, and what bounds the buffers of kernels.
 
-#include "lora/model/blueprint.hpp"
+#include "lora/model/decoder/blueprint.hpp"
 
 #include <doctest/doctest.h>
 

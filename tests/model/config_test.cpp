@@ -1,7 +1,7 @@
 // config.json and GGUF metadata: what is read from both spellings, transformers' defaults, what is refused by name, and
 // what is written back.
 
-#include "lora/model/config.hpp"
+#include "lora/model/description/config.hpp"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/model/config_gguf.hpp"
-#include "lora/model/config_json.hpp"
+#include "lora/model/description/config_gguf.hpp"
+#include "lora/model/description/config_json.hpp"
 #include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"

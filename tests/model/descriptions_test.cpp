@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/model/evaluation.hpp"
-#include "lora/model/layout.hpp"
-#include "lora/model/module_pattern.hpp"
-#include "lora/model/rotary_note.hpp"
-#include "lora/model/trainable.hpp"
+#include "lora/model/decoder/evaluation.hpp"
+#include "lora/model/decoder/trainable.hpp"
+#include "lora/model/description/layout.hpp"
+#include "lora/model/description/module_pattern.hpp"
+#include "lora/model/export/rotary_note.hpp"
 #include "support/message_of.hpp"
 #include "support/random_model.hpp"
 

@@ -1,6 +1,6 @@
 // Numbers as they are stored.
 
-#include "lora/model/encoded.hpp"
+#include "lora/model/weights/encoded.hpp"
 
 #include <doctest/doctest.h>
 

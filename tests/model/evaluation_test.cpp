@@ -14,9 +14,9 @@
 
 #include "lora/core/ignore_index.hpp"
 #include "lora/core/profile.hpp"
-#include "lora/data/batch.hpp"
+#include "lora/data/batches/batch.hpp"
 #include "lora/instantiate.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "support/message_of.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_folder.hpp"

@@ -1,7 +1,7 @@
 // Exported GGUF files: byte for byte those that the gguf package writes, read back as the same model, and what no such
 // file can say.
 
-#include "lora/model/export_gguf.hpp"
+#include "lora/model/export/export_gguf.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,8 +17,8 @@
 
 #include "lora/core/hash.hpp"
 #include "lora/instantiate.hpp"
-#include "lora/model/merge.hpp"
-#include "lora/model/stop_ids.hpp"
+#include "lora/model/export/merge.hpp"
+#include "lora/model/weights/stop_ids.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 #include "support/decoding.hpp"
 #include "support/message_of.hpp"
@@ -36,7 +36,7 @@ using D = cpu::Device;
 
 const std::filesystem::path fixtures = LORA_FIXTURES;
 
-/// The model folder of a family that tests/scripts/gguf_files.py has exported. What is whole there takes the place of
+/// The model folder of a family that tests/make/gguf_files.py has exported. What is whole there takes the place of
 /// the golden one.
 void write_family(const std::string& family, const io::Path& folder) {
   std::filesystem::create_directories(folder);

@@ -1,4 +1,4 @@
-#include "lora/model/finite.hpp"
+#include "lora/model/decoder/finite.hpp"
 
 #include <doctest/doctest.h>
 

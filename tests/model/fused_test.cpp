@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/config_gguf.hpp"
-#include "lora/model/config_json.hpp"
-#include "lora/model/decoder.hpp"
-#include "lora/model/export_gguf.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/decoder/decoder.hpp"
+#include "lora/model/description/config_gguf.hpp"
+#include "lora/model/description/config_json.hpp"
+#include "lora/model/export/export_gguf.hpp"
 #include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
 #include "support/random_model.hpp"

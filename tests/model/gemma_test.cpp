@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/model/config_gguf.hpp"
-#include "lora/model/config_json.hpp"
-#include "lora/model/export_gguf.hpp"
-#include "lora/model/merge.hpp"
+#include "lora/model/description/config_gguf.hpp"
+#include "lora/model/description/config_json.hpp"
+#include "lora/model/export/export_gguf.hpp"
+#include "lora/model/export/merge.hpp"
 #include "support/message_of.hpp"
 #include "support/random_gguf.hpp"
 #include "support/temp_folder.hpp"

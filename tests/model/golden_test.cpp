@@ -1,4 +1,4 @@
-// What PyTorch + PEFT compute in float64 with tiny models of each family (tests/golden/make.py).
+// What PyTorch + PEFT compute in float64 with tiny models of each family (tests/make/golden.py).
 
 #include <doctest/doctest.h>
 
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/batch.hpp"
+#include "lora/data/batches/batch.hpp"
 #include "lora/instantiate.hpp"
-#include "lora/model/rotary_note.hpp"
+#include "lora/model/export/rotary_note.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/optim/clip.hpp"
 #include "lora/optim/schedule.hpp"

@@ -13,7 +13,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/cpu/kernels.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "support/effort.hpp"
 #include "support/gradcheck.hpp"
 #include "support/random_model.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/batch.hpp"
+#include "lora/data/batches/batch.hpp"
 #include "lora/instantiate.hpp"
 #include "support/effort.hpp"
 #include "support/gradcheck.hpp"

@@ -1,7 +1,7 @@
 // Merging: W + s B A to the rounding of the stored type, what the folder then computes, and what is refused before
 // anything is written.
 
-#include "lora/model/merge.hpp"
+#include "lora/model/export/merge.hpp"
 
 #include <doctest/doctest.h>
 
@@ -14,8 +14,8 @@
 
 #include "lora/inputs/model_files.hpp"
 #include "lora/instantiate.hpp"
-#include "lora/model/export_gguf.hpp"
-#include "lora/model/rotary_note.hpp"
+#include "lora/model/export/export_gguf.hpp"
+#include "lora/model/export/rotary_note.hpp"
 #include "support/decoding.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

@@ -1,4 +1,4 @@
-// Adapters as PEFT saved them (tests/golden/make.py): what plain LoRA can express gives PEFT's logits, before and after
+// Adapters as PEFT saved them (tests/make/golden.py): what plain LoRA can express gives PEFT's logits, before and after
 // lora has saved it again; what asks for more is refused by the name of its field.
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-#include "lora/model/presets.hpp"
+#include "lora/model/description/presets.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "lora/model/config.hpp"
-#include "lora/model/tensors.hpp"
+#include "lora/model/description/config.hpp"
+#include "lora/model/description/tensors.hpp"
 
 namespace presets_test {
 

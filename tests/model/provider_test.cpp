@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/model/decoder.hpp"
-#include "lora/model/random_weights.hpp"
-#include "lora/model/trained_weights.hpp"
+#include "lora/model/decoder/decoder.hpp"
+#include "lora/model/weights/random_weights.hpp"
+#include "lora/model/weights/trained_weights.hpp"
 #include "lora/train/step.hpp"
 #include "support/instantiate.hpp"
 #include "support/message_of.hpp"

@@ -1,4 +1,4 @@
-#include "lora/model/stop_ids.hpp"
+#include "lora/model/weights/stop_ids.hpp"
 
 #include <doctest/doctest.h>
 

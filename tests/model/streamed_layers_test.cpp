@@ -1,6 +1,6 @@
 // Layers whose weights stay on the host: what is copied when, from where, and what blocks of GGUF become on the way.
 
-#include "lora/model/streamed_layers.hpp"
+#include "lora/model/weights/streamed_layers.hpp"
 
 #include <doctest/doctest.h>
 

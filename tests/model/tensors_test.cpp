@@ -1,4 +1,4 @@
-#include "lora/model/tensors.hpp"
+#include "lora/model/description/tensors.hpp"
 
 #include <doctest/doctest.h>
 

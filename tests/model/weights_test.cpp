@@ -1,7 +1,7 @@
 // A base model's tensors: what is missing, misshapen or of the wrong type is named; a folder and a GGUF file of the
 // same numbers give the same logits.
 
-#include "lora/model/weights.hpp"
+#include "lora/model/weights/weights.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/io/safetensors_folder.hpp"
+#include "lora/io/formats/safetensors_folder.hpp"
 #include "support/decoding.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"

@@ -14,9 +14,9 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/random.hpp"
-#include "lora/cpu/elementwise.hpp"
-#include "lora/cpu/optimizer.hpp"
-#include "lora/cpu/reduce.hpp"
+#include "lora/cpu/kernels/elementwise.hpp"
+#include "lora/cpu/kernels/optimizer.hpp"
+#include "lora/cpu/kernels/reduce.hpp"
 #include "lora/optim/clip.hpp"
 #include "lora/optim/host.hpp"
 #include "lora/tensor/staging.hpp"

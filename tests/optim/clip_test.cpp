@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "lora/cpu/elementwise.hpp"
-#include "lora/cpu/reduce.hpp"
+#include "lora/cpu/kernels/elementwise.hpp"
+#include "lora/cpu/kernels/reduce.hpp"
 #include "lora/tensor/transfer.hpp"
 
 namespace clip_test {

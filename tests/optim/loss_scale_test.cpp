@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 
 namespace loss_scale_test {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
@@ -27,7 +27,7 @@ using namespace lora;
 
 namespace {
 
-/// The model that tests/scripts/chat_turns.py has taught a conversation.
+/// The model that tests/make/chat_turns.py has taught a conversation.
 struct Subject {
   test::TempFolder temp;
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/settings.hpp"
 #include "lora/settings/unknown_key.hpp"

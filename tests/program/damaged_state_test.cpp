@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/read_file.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"

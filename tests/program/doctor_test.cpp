@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/effort.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"

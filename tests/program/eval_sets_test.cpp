@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"
@@ -27,7 +27,7 @@ namespace {
 
 const io::Path stories = io::Path(LORA_FIXTURES) / "stories";
 
-/// The data sets of tests/scripts/text_steps.py.
+/// The data sets of tests/make/text_steps.py.
 struct Stories {
   test::TempFolder temp;
   io::Json expected = io::read_json(stories / "perplexity.json");

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"

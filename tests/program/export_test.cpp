@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/gguf.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/gguf.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"

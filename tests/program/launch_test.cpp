@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/cpu/machine.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/cpu/runtime/machine.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/paths.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"

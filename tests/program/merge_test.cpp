@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/json.hpp"
-#include "lora/io/paths.hpp"
-#include "lora/io/safetensors.hpp"
-#include "lora/model/rotary_note.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/safetensors.hpp"
+#include "lora/model/export/rotary_note.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/talking_model.hpp"

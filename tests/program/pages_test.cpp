@@ -11,7 +11,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/core/format.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/settings.hpp"
 #include "support/effort.hpp"

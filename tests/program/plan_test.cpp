@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"

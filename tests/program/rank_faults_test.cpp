@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/paths.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"

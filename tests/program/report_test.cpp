@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/program.hpp"
 #include "support/random_model.hpp"
 #include "support/random_tokens.hpp"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/safetensors.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/safetensors.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/program.hpp"

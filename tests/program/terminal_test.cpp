@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/message_of.hpp"
 #include "support/random_tokens.hpp"
 #include "support/talking_model.hpp"

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "../examples/lora/signals.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/mapped_file.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/mapped_file.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 
 int main(int argc, char** argv) {
   const bool races = argc > 1 && std::string_view(argv[1]) == "race";

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/report/chart.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"

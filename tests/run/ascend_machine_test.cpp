@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/environment.hpp"
 #include "support/temp_folder.hpp"
 

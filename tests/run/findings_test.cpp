@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"

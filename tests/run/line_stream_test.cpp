@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/run/metrics_log.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

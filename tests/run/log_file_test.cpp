@@ -10,7 +10,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 

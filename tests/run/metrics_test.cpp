@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/run/metrics_log.hpp"
 #include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 
 namespace run_state_test {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/file_faults.hpp"
 #include "support/temp_folder.hpp"
 #include "support/tensorboard_events.hpp"

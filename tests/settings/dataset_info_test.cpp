@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/file_system.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/file_system.hpp"
 #include "lora/settings/settings.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"

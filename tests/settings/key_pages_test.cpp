@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/read_file.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/settings.hpp"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/read_file.hpp"
 #include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/settings.hpp"
 #include "support/message_of.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/tokenizer/split.hpp"
 #include "lora/tokenizer/unicode.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "support/gradcheck.hpp"
 
 namespace lora::test {

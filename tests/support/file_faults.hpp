@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "lora/core/scalar.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 
 namespace lora::test {
 

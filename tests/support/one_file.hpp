@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/dataset.hpp"
-#include "lora/io/file.hpp"
+#include "lora/data/records/dataset.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/temp_folder.hpp"
 
 namespace lora::test {

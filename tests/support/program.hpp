@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/temp_folder.hpp"
 
 namespace lora::test {

@@ -21,7 +21,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 #include "lora/tensor/stored.hpp"
 #include "support/proof_memory.hpp"
 #include "support/proof_queue.hpp"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 #include "support/proof_touch.hpp"
 
 namespace lora::proof {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "support/gguf_writer.hpp"
 #include "support/random_model.hpp"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
-#include "lora/io/safetensors.hpp"
-#include "lora/model/config.hpp"
+#include "lora/io/formats/safetensors.hpp"
+#include "lora/model/description/config.hpp"
 #include "support/blocks.hpp"
 
 namespace lora::test {

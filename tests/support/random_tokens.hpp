@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "lora/core/random.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 
 namespace lora::test {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/settings/config.hpp"
 
 namespace lora::test {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "lora/io/file_system.hpp"
+#include "lora/io/files/file_system.hpp"
 
 namespace lora::test {
 

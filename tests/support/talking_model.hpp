@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lora/instantiate.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/decoding.hpp"
 #include "support/random_model.hpp"

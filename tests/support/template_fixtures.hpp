@@ -3,15 +3,15 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/chat_template.hpp"
-#include "lora/io/json.hpp"
+#include "lora/data/chat/chat_template.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/tokenizer_files.hpp"
 
 namespace lora::test {
 
 inline std::string template_data(const std::string& name) { return std::string(LORA_FIXTURES "/templates/") + name; }
 
-/// The values of a packed file of JSON lines that tests/scripts/chat_templates.py wrote.
+/// The values of a packed file of JSON lines that tests/make/chat_templates.py wrote.
 inline std::vector<io::Json> template_lines(const std::string& name) {
   const std::string text = unpacked(template_data(name + ".jsonl.z"));
   std::vector<io::Json> values;

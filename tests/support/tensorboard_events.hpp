@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/tensorboard.hpp"
+#include "lora/io/formats/tensorboard.hpp"
 
 namespace lora::test {
 

@@ -13,7 +13,7 @@
 
 #include "lora/comm/communicator.hpp"
 #include "lora/core/format.hpp"
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 
 namespace lora::test {
 

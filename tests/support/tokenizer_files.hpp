@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/tokenizer/unicode.hpp"
 
 namespace lora::test {
@@ -28,7 +28,7 @@ inline std::string unpacked(const std::string& path) {
 
 inline std::string tokenizer_data(const std::string& name) { return std::string(LORA_FIXTURES "/tokenizers/") + name; }
 
-/// The whole tokenizer.json of qwen2_5, qwen3 or smollm2, as tests/scripts/tokenizer_fixtures.py took it apart.
+/// The whole tokenizer.json of qwen2_5, qwen3 or smollm2, as tests/make/tokenizer_fixtures.py took it apart.
 inline std::string tokenizer_json(const std::string& name) {
   io::Json document = io::read_json(tokenizer_data(name + ".json"));
   const std::string lines = unpacked(tokenizer_data(name == "smollm2" ? "smollm2_merges.txt.z" : "qwen2_merges.txt.z"));
@@ -58,7 +58,7 @@ inline io::Json packed_json(const std::string& file) { return io::parse_json(unp
 /// The texts on which every tokenizer is compared.
 inline std::vector<std::string> texts() { return packed_json("texts.json.z").get<std::vector<std::string>>(); }
 
-/// As block_text in tests/scripts/tokenizer_fixtures.py.
+/// As block_text in tests/make/tokenizer_fixtures.py.
 inline std::string block_text(char32_t block) {
   std::string text;
   for (char32_t c = block * 256; c < block * 256 + 256; ++c) {

@@ -33,7 +33,7 @@ const Json& fixture() {
   return content;
 }
 
-/// The tokenizer.json of a variant, as `replaced` in tests/scripts/character_tokenizers.py makes it.
+/// The tokenizer.json of a variant, as `replaced` in tests/make/character_tokenizers.py makes it.
 Json document_of(const Json& variant) {
   Json made = fixture()["tokenizer"];
   for (const auto& [pointer, value] : io::json_fields(variant["replaced"])) made[Json::json_pointer(pointer)] = value;

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/message_of.hpp"
 #include "support/temp_folder.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/quiet.hpp"
 
 namespace tokenizer_classes_test {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

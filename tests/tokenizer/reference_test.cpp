@@ -93,7 +93,7 @@ void check_blocks(const Tokenizer& tokenizer, const std::string& name) {
   CHECK(expected.done());
 }
 
-/// What group_sums in tests/scripts/tokenizer_fixtures.py adds up for a text: ids, places and the text again; of
+/// What group_sums in tests/make/tokenizer_fixtures.py adds up for a text: ids, places and the text again; of
 /// byte-level tokenizers the ids are framed, and the text comes without special tokens too.
 void append_result(std::string& data, const Tokenizer& tokenizer, const std::string& text, bool is_byte_level) {
   const auto append = [&](const std::vector<std::int32_t>& numbers) {

@@ -130,7 +130,7 @@ TEST_CASE("tokenizer_split: every regular expression that is known cuts all text
     stage.pattern = WordPattern::from_regex(regex);
     REQUIRE(stage.pattern);
     pre_tokenizer.add(stage);
-    // As group_sums in tests/scripts/tokenizer_fixtures.py.
+    // As group_sums in tests/make/tokenizer_fixtures.py.
     const auto check = [&](const std::vector<std::string>& texts, const Json& sums, std::size_t every) {
       REQUIRE(sums.size() == (texts.size() + group - 1) / group);
       for (std::size_t i = 0; i < sums.size(); i += every) {

@@ -20,7 +20,7 @@ using namespace lora::tokenizer;
 
 namespace {
 
-/// As checksum in tests/scripts/unicode_tables.py; `numbers` gives an array of a row's.
+/// As checksum in tests/make/unicode_tables.py; `numbers` gives an array of a row's.
 template <class Table, class Numbers>
 std::uint32_t sum_of(const Table& table, const Numbers& numbers) {
   std::string bytes;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/cpu/device.hpp"
+#include "lora/cpu/runtime/device.hpp"
 
 namespace account_test {
 

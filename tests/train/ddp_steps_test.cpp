@@ -1,4 +1,4 @@
-// Runs of several ranks beside PyTorch's DistributedDataParallel over gloo, with PEFT (tests/scripts/ddp_steps.py).
+// Runs of several ranks beside PyTorch's DistributedDataParallel over gloo, with PEFT (tests/make/ddp_steps.py).
 
 #include <doctest/doctest.h>
 

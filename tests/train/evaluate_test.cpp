@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "lora/cpu/kernels.hpp"
-#include "lora/io/json.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "support/thread_ranks.hpp"
 
 namespace evaluate_test {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/model/weights.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"

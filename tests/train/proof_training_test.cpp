@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "support/instantiate.hpp"
 #include "support/quiet.hpp"
 #include "support/thread_ranks.hpp"

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/safetensors.hpp"
-#include "lora/model/random_weights.hpp"
+#include "lora/io/formats/safetensors.hpp"
+#include "lora/model/weights/random_weights.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 #include "support/byte_tokenizer.hpp"
 #include "support/message_of.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/model/weights.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "lora/train/trainer.hpp"
 #include "support/effort.hpp"
 #include "support/message_of.hpp"

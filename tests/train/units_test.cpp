@@ -12,7 +12,7 @@
 #include "lora/core/profile.hpp"
 #include "lora/core/random.hpp"
 #include "lora/instantiate.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/read_file.hpp"
 #include "lora/run/state.hpp"
 #include "lora/train/evaluate.hpp"
 #include "lora/train/step.hpp"

@@ -37,7 +37,8 @@ def main(include, compiler, *arguments):
         sys.exit(done.stderr[-3000:])
     reports = [(name, int(line), what.startswith("optimized")) for name, line, what in REPORT.findall(done.stderr)]
     loops = failures = 0
-    for path in sorted(glob.glob(os.path.join(include, "lora/cpu/*.hpp")) + glob.glob(os.path.join(include, "lora/ascend/*.hpp"))):
+    for path in sorted(path for folder in ("cpu", "ascend") for path in
+                        glob.glob(os.path.join(include, f"lora/{folder}/**/*.hpp"), recursive=True)):
         name = os.path.relpath(path, include)
         for first, last in marked_loops(path):
             loops += 1

@@ -2,7 +2,7 @@
 // what the compiler says of these loops; never run.
 #include "lora/cpu/kernels.hpp"
 
-#include "lora/ascend/dropout_mask.hpp"
+#include "lora/ascend/kernels/dropout_mask.hpp"
 
 namespace lora {
 

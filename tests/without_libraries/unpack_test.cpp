@@ -5,13 +5,13 @@
 #undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB
 #undef LORA_WITH_ZSTD
-#include "lora/io/unpack.hpp"
+#include "lora/io/formats/unpack.hpp"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "lora/data/dataset.hpp"
+#include "lora/data/records/dataset.hpp"
 #include "support/message_of.hpp"
 #include "support/one_file.hpp"
 

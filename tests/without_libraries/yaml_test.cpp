@@ -5,7 +5,7 @@
 #undef LORA_WITH_YAML
 #undef LORA_WITH_ZLIB
 #undef LORA_WITH_ZSTD
-#include "lora/io/yaml.hpp"
+#include "lora/io/formats/yaml.hpp"
 
 #include <doctest/doctest.h>
 

@@ -22,7 +22,7 @@
 #endif
 
 /// Precedes a loop of a small constant number of iterations, to be written out. Arrays that it numbers may stay in
-/// memory: for registers cpu/lanes.hpp has `unrolled`.
+/// memory: for registers cpu/vectors/lanes.hpp has `unrolled`.
 #if defined(__clang__)
 #  define LORA_UNROLL _Pragma("unroll")
 #else

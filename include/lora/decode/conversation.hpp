@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/data/chat_template.hpp"
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
+#include "lora/data/chat/chat_template.hpp"
 #include "lora/decode/generate.hpp"
 #include "lora/decode/sampling.hpp"
 #include "lora/decode/session.hpp"
 #include "lora/decode/thoughts.hpp"
 #include "lora/decode/transcript.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "lora/tokenizer/text_stream.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 

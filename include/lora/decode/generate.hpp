@@ -13,7 +13,7 @@
 
 #include "lora/decode/sampling.hpp"
 #include "lora/decode/session.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 
 namespace lora::decode {
 

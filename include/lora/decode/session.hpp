@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "lora/nn/pass.hpp"
 
 namespace lora::decode {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lora/core/scalar.hpp"
-#include "lora/data/chat_template.hpp"
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
+#include "lora/data/chat/chat_template.hpp"
 
 namespace lora::decode {
 

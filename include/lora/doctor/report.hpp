@@ -10,7 +10,7 @@
 #include "lora/core/format.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/core/scalar.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 
 namespace lora::doctor {
 

@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "lora/core/precision.hpp"
-#include "lora/data/batch.hpp"
+#include "lora/data/batches/batch.hpp"
 #include "lora/doctor/held_device.hpp"
 #include "lora/doctor/report.hpp"
-#include "lora/io/file_system.hpp"
-#include "lora/io/scratch_file.hpp"
-#include "lora/io/temporary.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/io/files/file_system.hpp"
+#include "lora/io/files/scratch_file.hpp"
+#include "lora/io/files/temporary.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "lora/optim/loss_scale.hpp"
 #include "lora/train/step.hpp"
 

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/answer_scores.hpp"
+#include "lora/data/chat/answer_scores.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/io/json.hpp"
-#include "lora/model/evaluation.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/model/decoder/evaluation.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/train/evaluate.hpp"
 

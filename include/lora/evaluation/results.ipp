@@ -12,12 +12,12 @@
 #include "lora/core/config.hpp"
 #include "lora/core/hash.hpp"
 #include "lora/core/printable.hpp"
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
 #include "lora/evaluation/results.hpp"
 #include "lora/inputs/find_model.hpp"
 #include "lora/inputs/paths.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/run/environment.hpp"
 
 namespace lora::evaluation {

@@ -9,9 +9,9 @@
 #include "lora/core/config.hpp"
 #include "lora/forecast/planned_model.hpp"
 #include "lora/inputs/find_model.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
-#include "lora/model/presets.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/model/description/presets.hpp"
 
 namespace lora::forecast {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lora/forecast/run_forecast.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 
 namespace lora::forecast {
 

@@ -12,7 +12,7 @@
 
 #include "lora/forecast/planned_model.hpp"
 #include "lora/forecast/rates.hpp"
-#include "lora/model/streamed_layers.hpp"
+#include "lora/model/weights/streamed_layers.hpp"
 #include "lora/train/memory_plan.hpp"
 #include "lora/train/prepared.hpp"
 #include "lora/train/step_traffic.hpp"

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "lora/inputs/model_files.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/blueprint.hpp"
-#include "lora/model/decoder.hpp"
-#include "lora/model/trainable.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/decoder/blueprint.hpp"
+#include "lora/model/decoder/decoder.hpp"
+#include "lora/model/decoder/trainable.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/settings/stage_lists.hpp"
 

@@ -12,13 +12,13 @@
 #include "lora/core/environment.hpp"
 #include "lora/core/precision.hpp"
 #include "lora/cpu/kernels.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/device_name.hpp"
 #if defined(LORA_WITH_ASCEND)
-#  include "lora/ascend/choice.hpp"
-#  include "lora/ascend/group.hpp"
 #  include "lora/ascend/kernels.hpp"
+#  include "lora/ascend/runtime/choice.hpp"
+#  include "lora/ascend/runtime/group.hpp"
 #endif
 
 // The device and the precision that settings name. This is the only place that names devices: programs and library code

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/io/paths.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/formats/json_view.hpp"
 
 // Where the models and adapters lie that settings name.
 

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/record_list.hpp"
+#include "lora/data/records/record_list.hpp"
 #include "lora/inputs/model_files.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
 #include "lora/settings/config.hpp"
 
 namespace lora::inputs {

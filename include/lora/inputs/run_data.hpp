@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/order.hpp"
+#include "lora/data/sampling/order.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/io/path.hpp"
+#include "lora/io/files/path.hpp"
 #include "lora/settings/settings.hpp"
 
 namespace lora::inputs {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lora/decode/sampling.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "lora/settings/config.hpp"
 
 namespace lora::inputs {

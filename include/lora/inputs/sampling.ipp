@@ -10,8 +10,8 @@
 #include "lora/core/error.hpp"
 #include "lora/core/log.hpp"
 #include "lora/inputs/sampling.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/model/generation_config.hpp"
+#include "lora/io/formats/json_view.hpp"
+#include "lora/model/weights/generation_config.hpp"
 
 namespace lora::inputs::detail {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/jinja/limits.hpp"
 
 namespace lora::jinja {

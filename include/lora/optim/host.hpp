@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <optional>
 
-#include "lora/cpu/device.hpp"
-#include "lora/cpu/elementwise.hpp"
-#include "lora/cpu/optimizer.hpp"
+#include "lora/cpu/kernels/elementwise.hpp"
+#include "lora/cpu/kernels/optimizer.hpp"
+#include "lora/cpu/runtime/device.hpp"
 
 namespace lora::optim {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 
 namespace lora::report {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/path.hpp"
+#include "lora/io/files/path.hpp"
 #include "lora/report/run_record.hpp"
 
 namespace lora::report {

@@ -10,8 +10,8 @@
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/read_file.hpp"
 #include "lora/report/chart.hpp"
 #include "lora/report/page.hpp"
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/io/json.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/report/series.hpp"
 
 namespace lora::report {

@@ -9,9 +9,9 @@
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/report/run_record.hpp"
 
 namespace lora::report {

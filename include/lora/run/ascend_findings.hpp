@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "lora/ascend/choice.hpp"
-#include "lora/ascend/hccl.hpp"
-#include "lora/ascend/toolkit.hpp"
+#include "lora/ascend/runtime/choice.hpp"
+#include "lora/ascend/runtime/hccl.hpp"
+#include "lora/ascend/runtime/toolkit.hpp"
 #include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"

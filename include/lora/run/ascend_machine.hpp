@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include "lora/ascend/choice.hpp"
+#include "lora/ascend/runtime/choice.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
 #include "lora/run/findings.hpp"

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
-#include "lora/cpu/machine.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/cpu/runtime/machine.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/weights/weights.hpp"
 
 namespace lora::run {
 

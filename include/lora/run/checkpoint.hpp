@@ -12,10 +12,10 @@
 
 #include "lora/core/hash.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/atomic_folder.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/atomic_folder.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/run/result_proof.hpp"
 #include "lora/run/run_state.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
-#include "lora/io/path.hpp"
+#include "lora/io/files/path.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/folder.hpp"
 #include "lora/settings/config.hpp"

@@ -14,7 +14,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"
-#include "lora/cpu/machine.hpp"
+#include "lora/cpu/runtime/machine.hpp"
 
 namespace lora::run {
 

@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "lora/core/scalar.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
 #include "lora/run/metrics.hpp"
 
 namespace lora::run {

@@ -14,9 +14,9 @@
 
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
-#include "lora/cpu/gemm.hpp"
-#include "lora/cpu/machine.hpp"
-#include "lora/io/scratch_file.hpp"
+#include "lora/cpu/kernels/gemm.hpp"
+#include "lora/cpu/runtime/machine.hpp"
+#include "lora/io/files/scratch_file.hpp"
 #include "lora/run/environment.hpp"
 
 namespace lora::run {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lora/core/precision.hpp"
-#include "lora/model/adapter.hpp"
-#include "lora/model/trainable.hpp"
+#include "lora/model/decoder/adapter.hpp"
+#include "lora/model/decoder/trainable.hpp"
 #include "lora/run/base_checksum.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/settings/settings.hpp"

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/atomic_folder.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/io/files/atomic_folder.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/result_proof.hpp"

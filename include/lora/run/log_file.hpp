@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "lora/core/log.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/paths.hpp"
 
 namespace lora::run {
 

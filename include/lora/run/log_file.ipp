@@ -7,7 +7,7 @@
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
-#include "lora/io/file_system.hpp"
+#include "lora/io/files/file_system.hpp"
 #include "lora/run/log_file.hpp"
 
 namespace lora::run {

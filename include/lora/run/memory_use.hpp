@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "lora/core/format.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/progress.hpp"
 

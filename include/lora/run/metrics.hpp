@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lora/core/scalar.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/io/paths.hpp"
-#include "lora/model/evaluation.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json_view.hpp"
+#include "lora/model/decoder/evaluation.hpp"
 #include "lora/run/run_state.hpp"
 
 namespace lora::run {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/run/event.hpp"
 
 namespace lora::run {

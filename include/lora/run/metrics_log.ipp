@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/io/file_system.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/file_system.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/metrics_log.hpp"
 

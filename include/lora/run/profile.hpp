@@ -10,8 +10,8 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/profile.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/run/progress.hpp"
 
 namespace lora::run {

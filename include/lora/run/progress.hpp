@@ -10,7 +10,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
 #include "lora/run/event.hpp"
 #include "lora/run/log_file.hpp"
 #include "lora/run/metrics.hpp"

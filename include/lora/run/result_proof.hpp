@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "lora/io/atomic_folder.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/io/files/atomic_folder.hpp"
+#include "lora/io/files/read_file.hpp"
 #include "lora/tokenizer/parts.hpp"
 
 namespace lora::run {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lora/core/format.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/optim/loss_scale.hpp"
 
 namespace lora::run {

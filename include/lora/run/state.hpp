@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lora/comm/communicator.hpp"
-#include "lora/io/safetensors.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/io/formats/safetensors.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/tensor/arena.hpp"
 #include "lora/tensor/transfer.hpp"

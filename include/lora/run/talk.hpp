@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lora/core/format.hpp"
-#include "lora/io/path.hpp"
-#include "lora/model/stop_ids.hpp"
+#include "lora/io/files/path.hpp"
+#include "lora/model/weights/stop_ids.hpp"
 #include "lora/tokenizer/chat_files.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "lora/io/paths.hpp"
-#include "lora/io/tensorboard.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/tensorboard.hpp"
 #include "lora/run/event.hpp"
 
 namespace lora::run {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lora/core/config.hpp"
-#include "lora/io/file_system.hpp"
+#include "lora/io/files/file_system.hpp"
 #include "lora/run/tensorboard_log.hpp"
 
 namespace lora::run {

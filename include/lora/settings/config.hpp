@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lora/core/scalar.hpp"
-#include "lora/data/curriculum.hpp"
-#include "lora/data/data_file.hpp"
+#include "lora/data/records/data_file.hpp"
+#include "lora/data/sampling/curriculum.hpp"
 
 namespace lora::settings {
 

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/data/data_file.hpp"
-#include "lora/data/record_list.hpp"
-#include "lora/io/json_view.hpp"
-#include "lora/io/read_file.hpp"
+#include "lora/data/records/data_file.hpp"
+#include "lora/data/records/record_list.hpp"
+#include "lora/io/files/read_file.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/stage_lists.hpp"

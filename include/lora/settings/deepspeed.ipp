@@ -11,9 +11,9 @@
 
 #include "lora/core/config.hpp"
 #include "lora/core/error.hpp"
-#include "lora/io/file_system.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/file_system.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/settings/deepspeed.hpp"
 #include "lora/settings/settings.hpp"
 

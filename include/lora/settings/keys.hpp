@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/data/chat_template.hpp"
-#include "lora/data/chat_text.hpp"
+#include "lora/data/chat/chat_template.hpp"
+#include "lora/data/chat/chat_text.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/device_name.hpp"
 #include "lora/settings/value_text.hpp"

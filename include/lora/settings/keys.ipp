@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lora/core/config.hpp"
-#include "lora/model/presets.hpp"
+#include "lora/model/description/presets.hpp"
 #include "lora/settings/keys.hpp"
 
 namespace lora::settings {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lora/core/config.hpp"
-#include "lora/io/unpack.hpp"
+#include "lora/io/formats/unpack.hpp"
 #include "lora/settings/rules.hpp"
 
 namespace lora::settings::detail {

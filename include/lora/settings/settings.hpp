@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/keys.hpp"
 #include "lora/settings/llama_factory.hpp"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/data/curriculum.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/data/sampling/curriculum.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/tokenizer/unicode.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/settings/keys.hpp"
 
 namespace lora::settings {

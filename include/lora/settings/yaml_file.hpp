@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lora/core/error.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/yaml.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/yaml.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/foreign_keys.hpp"
 #include "lora/settings/keys.hpp"

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "lora/io/file.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/tokenizer/declared.hpp"
 #include "lora/tokenizer/parts.hpp"
 

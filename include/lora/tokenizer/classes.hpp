@@ -7,7 +7,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/tokenizer/json.hpp"
 #include "lora/tokenizer/split.hpp"
 

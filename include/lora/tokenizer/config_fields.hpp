@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/tokenizer/declared.hpp"
 #include "lora/tokenizer/parts.hpp"
 

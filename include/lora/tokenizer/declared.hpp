@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/json_view.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/tokenizer/added.hpp"
 #include "lora/tokenizer/classes.hpp"
 #include "lora/tokenizer/parts.hpp"
 
 // Which tokens the files beside a vocabulary declare, in all the ways in which published folders do, and in what order
 // they get ids. All of it is as transformers 5 has it (docs/tokenizers.md), which the fixtures of
-// tests/scripts/declared_tokens.py show.
+// tests/make/declared_tokens.py show.
 
 namespace lora::tokenizer::detail {
 

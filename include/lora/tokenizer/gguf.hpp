@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lora/core/format.hpp"
-#include "lora/io/gguf.hpp"
-#include "lora/io/json.hpp"
+#include "lora/io/formats/gguf.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/tokenizer/json.hpp"
 #include "lora/tokenizer/parts.hpp"
 #include "lora/tokenizer/sentencepiece.hpp"

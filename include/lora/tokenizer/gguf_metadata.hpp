@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "lora/core/log.hpp"
-#include "lora/io/gguf_writer.hpp"
+#include "lora/io/formats/gguf_writer.hpp"
 #include "lora/tokenizer/gguf.hpp"
 #include "lora/tokenizer/gguf_pieces.hpp"
 #include "lora/tokenizer/parts.hpp"

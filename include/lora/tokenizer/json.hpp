@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/json_view.hpp"
+#include "lora/io/formats/json_view.hpp"
 #include "lora/tokenizer/added.hpp"
 #include "lora/tokenizer/model.hpp"
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "lora/data/encode.hpp"
-#include "lora/data/sample.hpp"
+#include "lora/data/batches/encode.hpp"
+#include "lora/data/chat/sample.hpp"
 #include "lora/decode/generate.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/run/status_line.hpp"

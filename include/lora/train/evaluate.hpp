@@ -10,8 +10,8 @@
 
 #include "lora/comm/communicator.hpp"
 #include "lora/core/error.hpp"
-#include "lora/data/batch.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/data/batches/batch.hpp"
+#include "lora/model/decoder/decoder.hpp"
 
 namespace lora::train {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "lora/inputs/adapter_start.hpp"
-#include "lora/model/decoder.hpp"
-#include "lora/model/finite.hpp"
-#include "lora/model/merge.hpp"
+#include "lora/model/decoder/decoder.hpp"
+#include "lora/model/decoder/finite.hpp"
+#include "lora/model/export/merge.hpp"
 #include "lora/run/final_model.hpp"
 #include "lora/train/memory_plan.hpp"
 #include "lora/train/offload.hpp"

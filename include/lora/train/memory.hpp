@@ -11,9 +11,9 @@
 
 #include "lora/comm/communicator.hpp"
 #include "lora/comm/sum_tree.hpp"
-#include "lora/data/encode.hpp"
+#include "lora/data/batches/encode.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/model/blueprint.hpp"
+#include "lora/model/decoder/blueprint.hpp"
 #include "lora/optim/adamw.hpp"
 #include "lora/train/answers.hpp"
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "lora/data/batch.hpp"
+#include "lora/data/batches/batch.hpp"
 #include "lora/inputs/adapter_start.hpp"
 #include "lora/inputs/model_files.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/model/finite.hpp"
+#include "lora/model/decoder/finite.hpp"
 #include "lora/run/run_state.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/train/prepared.hpp"

@@ -5,10 +5,10 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
-#include "lora/cpu/machine.hpp"
+#include "lora/cpu/runtime/machine.hpp"
 #include "lora/kernel/attention.hpp"
-#include "lora/model/layers.hpp"
-#include "lora/model/streamed_layers.hpp"
+#include "lora/model/decoder/layers.hpp"
+#include "lora/model/weights/streamed_layers.hpp"
 #include "lora/optim/host.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/settings/stage_lists.hpp"

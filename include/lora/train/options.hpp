@@ -14,10 +14,10 @@
 
 #include "lora/comm/on_host.hpp"
 #include "lora/core/log.hpp"
-#include "lora/data/record_list.hpp"
+#include "lora/data/records/record_list.hpp"
 #include "lora/inputs/records.hpp"
-#include "lora/io/path.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/io/files/path.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/run_state.hpp"
 

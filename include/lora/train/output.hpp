@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
 #include "lora/run/event.hpp"
 #include "lora/run/line_stream.hpp"
 #include "lora/run/metrics_log.hpp"

@@ -6,7 +6,7 @@
 
 #include "lora/core/error.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/file.hpp"
+#include "lora/io/files/file.hpp"
 #include "lora/report/page.hpp"
 #include "lora/run/event.hpp"
 #include "lora/settings/settings.hpp"

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "lora/comm/sum_tree.hpp"
-#include "lora/data/batch.hpp"
-#include "lora/data/curriculum.hpp"
-#include "lora/data/order.hpp"
+#include "lora/data/batches/batch.hpp"
+#include "lora/data/sampling/curriculum.hpp"
+#include "lora/data/sampling/order.hpp"
 #include "lora/inputs/records.hpp"
 #include "lora/optim/schedule.hpp"
 #include "lora/settings/stage_lists.hpp"

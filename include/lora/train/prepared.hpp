@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "lora/cpu/threads.hpp"
-#include "lora/data/encode.hpp"
+#include "lora/cpu/runtime/threads.hpp"
+#include "lora/data/batches/encode.hpp"
 #include "lora/inputs/run_data.hpp"
-#include "lora/io/path.hpp"
-#include "lora/model/blueprint.hpp"
-#include "lora/model/weights.hpp"
+#include "lora/io/files/path.hpp"
+#include "lora/model/decoder/blueprint.hpp"
+#include "lora/model/weights/weights.hpp"
 #include "lora/run/earlier_run.hpp"
 #include "lora/run/talk.hpp"
 #include "lora/settings/config.hpp"

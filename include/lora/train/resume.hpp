@@ -10,7 +10,7 @@
 
 #include "lora/inputs/adapter_start.hpp"
 #include "lora/inputs/run_data.hpp"
-#include "lora/model/decoder.hpp"
+#include "lora/model/decoder/decoder.hpp"
 #include "lora/run/base_checksum.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/fixed_settings.hpp"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "lora/comm/facts.hpp"
-#include "lora/io/json.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
+#include "lora/io/formats/json.hpp"
 #include "lora/train/prepared.hpp"
 
 // What ranks compare before anything is written.

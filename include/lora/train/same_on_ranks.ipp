@@ -8,9 +8,9 @@
 
 #include "lora/core/config.hpp"
 #include "lora/core/hash.hpp"
-#include "lora/io/file.hpp"
-#include "lora/io/file_system.hpp"
-#include "lora/model/tensors.hpp"
+#include "lora/io/files/file.hpp"
+#include "lora/io/files/file_system.hpp"
+#include "lora/model/description/tensors.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/settings/settings.hpp"

@@ -8,7 +8,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/atomic_folder.hpp"
+#include "lora/io/files/atomic_folder.hpp"
 #include "lora/run/checkpoint.hpp"
 #include "lora/run/final_model.hpp"
 #include "lora/run/metrics.hpp"

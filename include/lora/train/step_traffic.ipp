@@ -7,7 +7,7 @@
 
 #include "lora/comm/sum_tree.hpp"
 #include "lora/core/config.hpp"
-#include "lora/model/sharded_layers.hpp"
+#include "lora/model/weights/sharded_layers.hpp"
 #include "lora/train/step_traffic.hpp"
 #include "lora/train/verdict.hpp"
 

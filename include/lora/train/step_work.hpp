@@ -7,9 +7,9 @@
 
 #include "lora/inputs/records.hpp"
 #include "lora/kernel/cost.hpp"
-#include "lora/model/blueprint.hpp"
-#include "lora/model/layout.hpp"
-#include "lora/model/trainable.hpp"
+#include "lora/model/decoder/blueprint.hpp"
+#include "lora/model/decoder/trainable.hpp"
+#include "lora/model/description/layout.hpp"
 #include "lora/nn/work.hpp"
 #include "lora/settings/config.hpp"
 #include "lora/train/plan.hpp"

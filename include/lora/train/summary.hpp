@@ -4,7 +4,7 @@
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
-#include "lora/io/paths.hpp"
+#include "lora/io/files/paths.hpp"
 #include "lora/run/metrics.hpp"
 #include "lora/run/status_line.hpp"
 #include "lora/settings/config.hpp"

@@ -12,7 +12,7 @@
 #include "lora/core/log.hpp"
 #include "lora/inputs/device.hpp"
 #include "lora/inputs/sampling.hpp"
-#include "lora/io/path.hpp"
+#include "lora/io/files/path.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/run/log_file.hpp"
 #include "lora/run/memory_use.hpp"

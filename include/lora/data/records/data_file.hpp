@@ -1,0 +1,54 @@
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lora/core/error.hpp"
+#include "lora/core/printable.hpp"
+#include "lora/core/scalar.hpp"
+#include "lora/data/records/record_columns.hpp"
+#include "lora/io/formats/unpack.hpp"
+
+namespace lora::data {
+
+/// A file of records, and what is taken of it.
+struct DataFile {
+  std::string path;
+  std::optional<double> weight{};      ///< of its share in a mix, among the weights of all files
+  std::string name{};                  ///< in logs and results; empty: from the path
+  std::optional<Index> max_samples{};  ///< the first ones
+  std::optional<Index> required{};     ///< so many records the file must have: num_samples, or D#200
+  RecordColumns columns{};             ///< where its records' fields have names of their own
+
+  DataFile() = default;
+  /// All of the file, so that a path can stand for one.
+  template <std::convertible_to<std::string> P>
+  DataFile(P&& file) : path(std::forward<P>(file)) {}
+
+  bool operator==(const DataFile&) const = default;
+  /// Whether it is a path and nothing more.
+  bool is_path() const { return !weight && name.empty() && !max_samples && !required && columns.empty(); }
+
+  /// Leaves of the first ones at most so many.
+  void keep(Index most) { max_samples = std::min(most, max_samples.value_or(most)); }
+  /// The same, of a file that must have as many.
+  void require(Index count) {
+    required = std::max(count, required.value_or(count));
+    keep(count);
+  }
+};
+
+/// A name for each file: its own, else the path's last part without extensions; -2, -3 … where one is there already.
+std::vector<std::string> names_of(std::span<const DataFile> files);
+
+}  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/records/data_file.ipp"
+#endif

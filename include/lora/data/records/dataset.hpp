@@ -1,0 +1,153 @@
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "lora/core/hash.hpp"
+#include "lora/data/chat/sample.hpp"
+#include "lora/data/records/data_file.hpp"
+#include "lora/data/records/record_index.hpp"
+#include "lora/data/records/record_list.hpp"
+#include "lora/data/records/record_reader.hpp"
+#include "lora/data/records/table.hpp"
+#include "lora/io/files/mapped_file.hpp"
+#include "lora/io/files/text_encoding.hpp"
+#include "lora/io/formats/json.hpp"
+#include "lora/io/formats/parquet.hpp"
+#include "lora/io/formats/unpack.hpp"
+#include "lora/tokenizer/unicode.hpp"
+
+namespace lora::data {
+
+/// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only where each
+/// record begins is kept in memory; pages that were read are given back. A file's format is detected from its content:
+/// a JSON array, JSON lines, Parquet, for .csv and .tsv a table or, for .txt, one text per line; files of gzip and
+/// Zstandard are unpacked first.
+class Dataset {
+ public:
+  /// A path that is the name of one of `lists` stands for its records.
+  /// Throws   IoError if a file cannot be opened; FormatError if it has no records or an array is broken between them
+  static Dataset open(std::span<const DataFile> files, DatasetOptions options = {}, const RecordLists& lists = {});
+
+  static Dataset open(std::span<const std::string> paths, DatasetOptions options = {}, const RecordLists& lists = {});
+
+  Index size() const { return size_; }
+  /// The first file and the number of others.
+  std::string name() const;
+
+  /// Reads one record. Thread-safe.
+  /// Throws   FormatError with file and line
+  Sample operator[](Index record) const;
+
+  /// The kind of records in each file.
+  std::vector<Sample::Kind> kinds() const;
+  Index files() const { return std::ssize(files_); }
+  /// The number of a record's file.
+  Index file_number(Index record) const { return place_of(record) - files_.begin(); }
+  /// The kind of a record, without reading it: all records of a file have the same.
+  Sample::Kind kind_of(Index record) const { return file_of(record).kind; }
+  /// An upper bound for the size of a record's text, without reading it.
+  std::size_t bytes_of(Index record) const { return file_of(record).most_bytes(record); }
+
+  /// Unused fields of the records read so far, sorted, without those returned before.
+  std::vector<std::string> take_unused_fields() const { return unused_->take(); }
+
+  /// What columns of files name that no record has which was read so far, a sentence each, without those returned
+  /// before.
+  std::vector<std::string> take_absent_columns() const;
+
+  /// A hash of the records' bytes in order, independent of the files' names.
+  std::uint64_t fingerprint() const;
+
+ private:
+  struct File {
+    std::string name;
+    bool plain;
+    std::shared_ptr<const io::MappedFile> mapped;  ///< null: the text is `list`
+    std::string list;
+    std::string_view text;
+    std::optional<detail::Table> table;
+    RecordIndex records{RecordLayout::lines};
+    RecordColumns columns;
+    Index first = 0;  ///< of its records, counted over all files
+    Sample::Kind kind = Sample::Kind::text;
+    // A bit for each of the columns.
+    mutable std::atomic<std::uint64_t> found_columns = 0, told_columns = 0;
+
+    Index end() const { return first + records.size(); }
+    std::string_view bytes(Index record) const;
+    /// "d.json:7" or, where several records stand on a line, "d.json:7: record 3118 (index 3117)", counted in the file.
+    std::string place(Index record) const;
+    static std::string note(Index own) { return concat("record ", own + 1, " (index ", own, ")"); }
+
+    io::Json parse(Index record, std::string_view bytes) const;
+    void note_columns(const io::Json& json) const;
+
+    std::size_t most_bytes(Index record) const;
+  };
+
+  /// Unused fields; shared between copies of a data set.
+  class UnusedFields {
+   public:
+    void add(const std::vector<std::string>& fields);
+    std::vector<std::string> take();
+
+   private:
+    std::mutex mutex_;
+    std::map<std::string, bool> fields_;  // true: told
+  };
+
+  Dataset() = default;
+
+  void add_file(const std::string& path, const RecordColumns& columns);
+
+  void add_list(const std::string& name, const RecordList& list, const RecordColumns& columns);
+
+  /// A record under the names that are read.
+  io::Json read_named(const File& file, Index record, std::string_view bytes, std::vector<std::string>& unused) const;
+
+  /// Calls what reads a record; its errors say, too, what the file calls the fields and roles that they name.
+  template <class F>
+  void under_own_names(const File& file, F&& read) const;
+
+  void add(std::shared_ptr<File> file);
+
+  /// Of the first record, which decides about its file.
+  Sample::Kind first_kind(const File& file) const;
+
+  [[noreturn]] static void fail_unknown(const std::string& name, std::string_view text, char first);
+
+  /// Forgets all records but the first ones.
+  void keep(Index count);
+
+  const File& file_of(Index record) const { return **place_of(record); }
+  std::vector<std::shared_ptr<File>>::const_iterator place_of(Index record) const;
+
+  /// Without this, a record over several lines would fail at the end of its first line with an unhelpful error.
+  static void refuse_spread_object(std::string_view text, const std::string& path);
+
+  DatasetOptions options_;
+  std::vector<std::shared_ptr<File>> files_;  // shared between copies of a data set
+  Index size_ = 0;
+  std::shared_ptr<UnusedFields> unused_ = std::make_shared<UnusedFields>();
+};
+
+}  // namespace lora::data
+
+#ifndef LORA_COMPILED
+#  include "lora/data/records/dataset.ipp"
+#endif
