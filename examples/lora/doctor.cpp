@@ -13,11 +13,11 @@
 #include "lora/core/log.hpp"
 #include "lora/core/printable.hpp"
 #include "lora/cpu/runtime/device.hpp"
+#include "lora/doctor/ascend_findings.hpp"
+#include "lora/doctor/findings.hpp"
 #include "lora/doctor/report.hpp"
 #include "lora/io/files/atomic_folder.hpp"
 #include "lora/io/formats/json.hpp"
-#include "lora/run/ascend_findings.hpp"
-#include "lora/run/findings.hpp"
 #include "lora/settings/device_name.hpp"
 #include "processes.hpp"
 #include "standard_output.hpp"
@@ -26,14 +26,14 @@ namespace {
 
 using namespace lora;
 
-bool works(const std::vector<run::Finding>& findings) {
+bool works(const std::vector<doctor::Finding>& findings) {
   return std::none_of(findings.begin(), findings.end(),
-                      [](const run::Finding& finding) { return finding.state == run::Finding::State::missing; });
+                      [](const doctor::Finding& finding) { return finding.state == doctor::Finding::State::missing; });
 }
 
-io::Json as_json(const std::vector<run::Finding>& findings, const std::string& device) {
+io::Json as_json(const std::vector<doctor::Finding>& findings, const std::string& device) {
   io::Json list = io::Json::array();
-  for (const run::Finding& finding : findings) {
+  for (const doctor::Finding& finding : findings) {
     list.push_back(io::json_object({{"part", finding.part},
                                     {"state", std::string(name_of(finding.state))},
                                     {"found", finding.found},
@@ -45,21 +45,21 @@ io::Json as_json(const std::vector<run::Finding>& findings, const std::string& d
   return report;
 }
 
-run::Finding line_finding() {
+doctor::Finding line_finding() {
   const std::string_view library = line_editing();
-  if (!library.empty()) return {"line editing", run::Finding::State::ok, std::string(library)};
-  return {"line editing", run::Finding::State::note, "none: chat reads lines as the terminal gives them",
+  if (!library.empty()) return {"line editing", doctor::Finding::State::ok, std::string(library)};
+  return {"line editing", doctor::Finding::State::note, "none: chat reads lines as the terminal gives them",
           "install libedit (Debian: libedit-dev) and build again"};
 }
 
 /// A line each, with the advice below it.
-std::string as_lines(const std::vector<run::Finding>& findings) {
+std::string as_lines(const std::vector<doctor::Finding>& findings) {
   std::string text;
   const auto column = [](std::string word, std::size_t width) {
     word.resize(std::max(word.size(), width), ' ');
     return word;
   };
-  for (const run::Finding& finding : findings) {
+  for (const doctor::Finding& finding : findings) {
     text += concat(column(std::string(name_of(finding.state)), 8), column(finding.part, 17), printable(finding.found),
                    "\n");
     if (!finding.advice.empty()) text += concat(column("", 25), "→ ", finding.advice, "\n");
@@ -101,11 +101,11 @@ class ReportFile {
 };
 
 /// Tries the device, with a report that is written before each part.
-doctor::Report check_fully(const settings::Config& config, const std::vector<run::Finding>& findings,
+doctor::Report check_fully(const settings::Config& config, const std::vector<doctor::Finding>& findings,
                            const ReportFile& file) {
   doctor::Report report;
   report.device = config.device;
-  for (const run::Finding& finding : findings)
+  for (const doctor::Finding& finding : findings)
     report.findings.push_back({finding.part, concat(name_of(finding.state), ": ", finding.found)});
   report = check_device_of(config, std::move(report), [&](const doctor::Report& so_far) {
     log::info("checking ", so_far.unfinished);
@@ -122,13 +122,13 @@ int run_doctor(Request& request) {
   const io::Path path = config.output_file.empty() ? "doctor_report.md" : config.output_file;
   const std::optional<ReportFile> file = config.full ? std::optional<ReportFile>(path) : std::nullopt;
   cpu::Device dev(static_cast<int>(config.threads.value_or(0)));
-  std::vector<run::Finding> findings = run::examine(dev);
+  std::vector<doctor::Finding> findings = doctor::examine(dev);
   findings.push_back(mpi_finding());
   findings.push_back(line_finding());
   using Kind = settings::DeviceName::Kind;
   const settings::DeviceName device = *settings::parse_device(config.device);
   if (device.kind != Kind::cpu)
-    for (run::Finding& finding : run::examine_ascend(device.kind == Kind::ascend, config.device_type, device.ids))
+    for (doctor::Finding& finding : doctor::examine_ascend(device.kind == Kind::ascend, config.device_type, device.ids))
       findings.push_back(std::move(finding));
   io::Json json = as_json(findings, config.device);
   if (!config.json) print_result(as_lines(findings));

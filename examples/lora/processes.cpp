@@ -119,16 +119,16 @@ std::string text_of_step(Index processes, const settings::Config& config) {
 
 #if defined(LORA_WITH_MPI)
 
-run::Finding mpi_finding() {
+doctor::Finding mpi_finding() {
   char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0, version = 0, subversion = 0;
   // These may be called before MPI begins, which doctor, being one process, has no need for.
   if (MPI_Get_library_version(text, &length) != MPI_SUCCESS || MPI_Get_version(&version, &subversion) != MPI_SUCCESS)
-    return {"MPI", run::Finding::State::note, "does not tell its version", "install another one and build again"};
+    return {"MPI", doctor::Finding::State::note, "does not tell its version", "install another one and build again"};
   std::string library(text, static_cast<std::size_t>(length));
   library.erase(std::min(library.find_first_of(",\n"), library.size()));  // then follow its package or its date
   std::replace(library.begin(), library.end(), '\t', ' ');
-  return {"MPI", run::Finding::State::ok,
+  return {"MPI", doctor::Finding::State::ok,
           concat(std::string_view(library), ", interface ", version, ".", subversion,
                  ", begun beside threads as MPI_THREAD_FUNNELED")};
 }
@@ -166,8 +166,8 @@ void end_all_processes(int status) {
 
 #else
 
-run::Finding mpi_finding() {
-  return {"MPI", run::Finding::State::note, "built without MPI: several processes train together on NPUs alone",
+doctor::Finding mpi_finding() {
+  return {"MPI", doctor::Finding::State::note, "built without MPI: several processes train together on NPUs alone",
           "install Open MPI or MPICH (Debian: libopenmpi-dev, openmpi-bin) and build again"};
 }
 

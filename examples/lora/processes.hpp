@@ -5,7 +5,7 @@
 
 #include "lora/comm/on_host.hpp"
 #include "lora/core/environment.hpp"
-#include "lora/run/findings.hpp"
+#include "lora/doctor/findings.hpp"
 #include "lora/settings/config.hpp"
 
 /// The processes that a launcher has started together, this one among them. Where it has started only this one, there
@@ -37,7 +37,7 @@ class Processes {
 };
 
 /// Which MPI the program was built with, for doctor.
-lora::run::Finding mpi_finding();
+lora::doctor::Finding mpi_finding();
 
 /// "4 x 2 x 8 = 64 sequences a step, zero_stage 2": what a step of so many processes has, and what they share out.
 std::string text_of_step(lora::Index processes, const lora::settings::Config& config);

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "lora/ascend/runtime/choice.hpp"
-#include "lora/run/ascend_findings.hpp"
+#include "lora/doctor/ascend_findings.hpp"
 #include "lora/tensor/page_locked.hpp"
 #include "lora/tensor/staging.hpp"
 #include "support/environment.hpp"
@@ -861,9 +861,9 @@ TEST_CASE("ascend choice: NPUs of another kind are refused") {
 
 TEST_CASE("ascend findings: NPUs of another kind are missing where a run would take them") {
   (void)stand_in_counts();
-  using State = run::Finding::State;
-  const auto kind = [](bool needed, std::string_view type) -> std::optional<run::Finding> {
-    for (const run::Finding& finding : run::examine_ascend(needed, type))
+  using State = doctor::Finding::State;
+  const auto kind = [](bool needed, std::string_view type) -> std::optional<doctor::Finding> {
+    for (const doctor::Finding& finding : doctor::examine_ascend(needed, type))
       if (finding.part == "NPU kind") return finding;
     return {};
   };
@@ -882,9 +882,9 @@ TEST_CASE("ascend findings: NPUs of another kind are missing where a run would t
 
 TEST_CASE("ascend findings: the NPU that is chosen must be there and work, others need not") {
   (void)stand_in_counts();
-  using State = run::Finding::State;
+  using State = doctor::Finding::State;
   const auto state = [](const std::vector<int>& ids, std::string_view part, bool needed = true) {
-    for (const run::Finding& finding : run::examine_ascend(needed, "auto", ids))
+    for (const doctor::Finding& finding : doctor::examine_ascend(needed, "auto", ids))
       if (finding.part == part) return finding.state;
     FAIL("no such part");
     return State::note;

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "lora/doctor/ascend_findings.hpp"
 #include "lora/io/files/file.hpp"
-#include "lora/run/ascend_findings.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/stand_in.hpp"
@@ -23,10 +23,10 @@ namespace {
 
 using namespace lora;
 using namespace lora::test;
-using State = run::Finding::State;
+using State = doctor::Finding::State;
 
-std::optional<run::Finding> finding_of(const std::vector<run::Finding>& findings, std::string_view part) {
-  for (const run::Finding& finding : findings)
+std::optional<doctor::Finding> finding_of(const std::vector<doctor::Finding>& findings, std::string_view part) {
+  for (const doctor::Finding& finding : findings)
     if (finding.part == part) return finding;
   return {};
 }
@@ -42,8 +42,8 @@ struct Machine {
     io::write_file(path, std::string_view());
     REQUIRE(::chmod(path.c_str(), mode) == 0);
   }
-  std::optional<run::Finding> devices(const run::User& user, bool counted = false) const {
-    return finding_of(run::npu_device_findings(root, user, counted, State::missing), "NPU devices");
+  std::optional<doctor::Finding> devices(const doctor::User& user, bool counted = false) const {
+    return finding_of(doctor::npu_device_findings(root, user, counted, State::missing), "NPU devices");
   }
 };
 
@@ -53,7 +53,7 @@ TEST_CASE("ascend machine: a runtime without the driver's library is told with w
   (void)stand_in_counts();
   const Environment folder("LORA_ASCEND_LIBRARIES", LORA_WITHOUT_DRIVER);
   const Machine machine;
-  const auto findings = run::examine_ascend(true, "auto", {}, machine.root);
+  const auto findings = doctor::examine_ascend(true, "auto", {}, machine.root);
   const auto toolkit = finding_of(findings, "NPU toolkit"), devices = finding_of(findings, "NPU devices");
   REQUIRE(toolkit);
   CHECK(toolkit->state == State::missing);
@@ -87,7 +87,7 @@ TEST_CASE("ascend machine: a pipe under a library's name is no library, and nobo
 
 TEST_CASE("ascend machine: what connects NPUs is told, with what the environment says of it") {
   (void)stand_in_counts();
-  const auto links = [] { return finding_of(run::examine_ascend(false, "auto"), "NPU links"); };
+  const auto links = [] { return finding_of(doctor::examine_ascend(false, "auto"), "NPU links"); };
   const Environment size("HCCL_BUFFSIZE", "100"), address("HCCL_IF_IP", "10.0.0.1");
   REQUIRE(links());
   CHECK(links()->state == State::note);
@@ -109,7 +109,7 @@ TEST_CASE("ascend machine: symbols of the libraries are their own") {
 TEST_CASE("ascend machine: devices that are not there, or belong to others, are told") {
   const Machine machine;
   const auto me = ::geteuid();
-  const run::User root{0, {0}}, owner{me, {::getegid()}}, other{me + 1, {::getegid() + 1}},
+  const doctor::User root{0, {0}}, owner{me, {::getegid()}}, other{me + 1, {::getegid() + 1}},
       member{me + 1, {::getegid()}};
   CHECK_FALSE(machine.devices(root, true));  // the runtime counts some all the same
   CHECK(machine.devices(root)->found == "there is no /dev/davinci0, nor another card's");
@@ -133,16 +133,16 @@ TEST_CASE("ascend machine: devices that are not there, or belong to others, are 
 TEST_CASE("ascend machine: the driver's version is told") {
   (void)stand_in_counts();
   const Machine machine;
-  CHECK_FALSE(finding_of(run::examine_ascend(true, "auto", {}, machine.root), "NPU driver"));
+  CHECK_FALSE(finding_of(doctor::examine_ascend(true, "auto", {}, machine.root), "NPU driver"));
   const io::Path folder = machine.temp / "usr/local/Ascend/driver";
   std::filesystem::create_directories(folder);
   io::write_file(folder / "version.info", std::string_view("package_version=1\nVersion=24.1.rc3\nother=2\n"));
-  CHECK(finding_of(run::examine_ascend(true, "auto", {}, machine.root), "NPU driver")->found == "24.1.rc3");
+  CHECK(finding_of(doctor::examine_ascend(true, "auto", {}, machine.root), "NPU driver")->found == "24.1.rc3");
 }
 
 TEST_CASE("ascend machine: the folder of operators is looked at") {
   const TempFolder temp;
-  const auto packages = [&] { return run::packages_finding("Ascend910B3", State::missing); };
+  const auto packages = [&] { return doctor::packages_finding("Ascend910B3", State::missing); };
   {
     const Environment none("ASCEND_OPP_PATH", "");
     CHECK(packages().state == State::note);

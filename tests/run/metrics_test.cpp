@@ -108,7 +108,7 @@ TEST_CASE("metrics: only steps that have a line are logged, and a shown one that
   log.take(StepEvent{step_metrics(1)});
   log.take(StepEvent{step_metrics(2), false, true});
   log.take(StepEvent{step_metrics(3), true, false});
-  log.take(PlanEvent{9});
+  log.take(StageEvent{1, 9});
   log.take(SavingEvent{3});
   CHECK(steps_in(folder / "trainer_log.jsonl") == std::vector<Index>{3});
 }

@@ -68,7 +68,7 @@ TEST_CASE("progress: without a terminal each logged step is a line, and all that
     progress.take(StepEvent{metrics_of(1), true});
     progress.take(StepEvent{metrics_of(2), true, true});
     log::warn("look here");
-    progress.take(PlanEvent{7});
+    progress.take(StageEvent{1, 7});
     progress.take(StepEvent{metrics_of(3), true, true});
   }
   log::info("not in the file");
@@ -108,7 +108,7 @@ TEST_CASE("progress: on a terminal every step moves the bar, and those with a li
                               progress.begin();
                               progress.take(StepEvent{metrics_of(10), true, true});
                               progress.take(StepEvent{metrics_of(15)});
-                              progress.take(PlanEvent{16});
+                              progress.take(StageEvent{1, 16});
                               progress.take(StepEvent{metrics_of(16), true, false});
                               std::fflush(stderr);
                             }).text;

@@ -52,7 +52,7 @@ TEST_CASE("tensorboard log: each number of a step and of an evaluation stands un
     evaluation.exact_match = 0.125;
     evaluation.rouge_l = 0.375;
     log.take(EvaluationEvent{evaluation});
-    log.take(PlanEvent{9});
+    log.take(StageEvent{1, 9});
     log.take(FinishedEvent{});
     log.take(SavingEvent{3});
   }

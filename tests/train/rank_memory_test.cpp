@@ -93,7 +93,8 @@ Held most_held(const Config& config) {
     train::Learner<D, T> learner(dev, self, run);
     train::Saving<D, T> saving(dev, self, learner.decoder(), run);
     run::RunState state;
-    train::Loop<D, T>(dev, self, run, learner, saving, state, [](const run::Event&) {}).run(0, false, false);
+    train::Ongoing<D, T> ongoing{dev, self, run, learner, saving, state, [](const run::Event&) {}};
+    train::Loop<D, T>(ongoing).run(0, false, false);
     Held& own = all[static_cast<std::size_t>(self.rank())];
     own.forecast = planned<D, T>(dev, run);
     own.counted.device = static_cast<double>(dev.allocated().peak() + dev.arena().peak());

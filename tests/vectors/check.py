@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 
-REPORT = re.compile(r"/(lora/(?:cpu|ascend)/\w+\.hpp):(\d+):\d+: (optimized: loop vectorized|missed: couldn't vectorize loop)")
+REPORT = re.compile(r"/(lora/(?:cpu|ascend)/(?:\w+/)*\w+\.hpp):(\d+):\d+: (optimized: loop vectorized|missed: couldn't vectorize loop)")
 
 
 def marked_loops(path):

@@ -21,8 +21,10 @@ struct EvaluationEvent {
   const model::Evaluation& evaluation;
 };
 
-/// The plan has this many steps from now on, since a stage has ended early.
-struct PlanEvent {
+/// A later stage of the run begins with the next step. The plan has this many steps from now on, fewer than before
+/// where the stage before it has ended early.
+struct StageEvent {
+  Index stage;  ///< its number, from 0
   Index total_steps;
 };
 
@@ -34,8 +36,9 @@ struct SavingEvent {
 /// The run is over, and all its other files are there.
 struct FinishedEvent {};
 
-/// The events of a run, in order, from its first step on. Only rank 0 emits them.
-using Event = std::variant<StepEvent, EvaluationEvent, PlanEvent, SavingEvent, FinishedEvent>;
+/// The events of a run, in order, from its first step on. Only rank 0 emits them. Warnings are none: they are logged
+/// where they are found, on every rank, and a run's log is among what listens (core/log.hpp).
+using Event = std::variant<StepEvent, EvaluationEvent, StageEvent, SavingEvent, FinishedEvent>;
 
 /// What becomes of events: a file, a progress bar, a picture.
 class Sink {

@@ -34,7 +34,7 @@ LORA_INLINE Progress::Progress(const io::Path& training_log, bool append, Index 
 
 LORA_INLINE void Progress::take(const Event& event) {
   if (const auto* const done = std::get_if<StepEvent>(&event)) step(done->metrics, done->has_line && done->is_shown);
-  if (const auto* const plan = std::get_if<PlanEvent>(&event)) total_steps_ = plan->total_steps;
+  if (const auto* const stage = std::get_if<StageEvent>(&event)) total_steps_ = stage->total_steps;
 }
 
 LORA_INLINE void Progress::step(const StepMetrics& metrics, bool logged) {

@@ -22,6 +22,7 @@
 #include "lora/settings/settings.hpp"
 #include "lora/train/learner.hpp"
 #include "lora/train/loop.hpp"
+#include "lora/train/ongoing.hpp"
 #include "lora/train/output.hpp"
 #include "lora/train/prepared.hpp"
 #include "lora/train/resume.hpp"
@@ -154,12 +155,12 @@ RunResult TrainingRun<D, T>::run() {
                     draws_bar(prepared_.options));
   say_beginning(from);
   if (written) written->begin(from.kept);
-  const auto tell = [&](const run::Event& event) {
-    if (written) written->take(event);
-  };
   const run::ProfiledRun<D> profiled(dev_, config.profile, from.end - from.first);
   const double before = from.kept ? from.kept->lines.elapsed : 0;
-  Loop<D, T> loop(dev_, comm_, prepared_, learner_, saving_, state_, tell);
+  Ongoing<D, T> ongoing{dev_, comm_, prepared_, learner_, saving_, state_, [&](const run::Event& event) {
+                          if (written) written->take(event);
+                        }};
+  Loop<D, T> loop(ongoing);
   if (unlogged_) loop.has_unlogged(std::move(*unlogged_));
   RunResult result{.rank = comm_.rank(), .size = comm_.size()};
   result.stopped_by = loop.run(before + seconds_since(start), from.evaluates, from.checkpoint.has_value());
@@ -175,7 +176,7 @@ RunResult TrainingRun<D, T>::run() {
     if (!from.has_result) say_end(config, result.metrics, before + seconds_since(start));
   }
   if (writes() && !io::is_there(output / run::metrics_file)) run::write_training_metrics(output, result.metrics);
-  if (result.metrics.finished) tell(run::FinishedEvent{});
+  if (result.metrics.finished) ongoing.tell(run::FinishedEvent{});
   wait_for_all();
   return result;
 }

@@ -22,7 +22,7 @@ template <class Body>
 void for_each_piece(Device& dev, Index rows, Index cols, const Body& body) {
   constexpr Index piece = 4096;
   const Index pieces = (cols + piece - 1) / piece;
-  dev.parallel_for(rows * pieces, 8192 / std::min(piece, cols + 1) + 1, [&](Index first, Index last) {
+  dev.parallel_for(rows * pieces, rows_per_task(std::min(piece - 1, cols)), [&](Index first, Index last) {
     for (Index task = first; task < last; ++task) {
       const Index begin = task % pieces * piece;
       body(task / pieces, begin, std::min(cols, begin + piece));

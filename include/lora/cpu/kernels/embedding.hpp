@@ -33,7 +33,7 @@ template <class T>
 void Embedding<cpu::Device>::run(cpu::Device& dev, const StoredView<cpu::Device>& table,
                                  View<cpu::Device, const std::int32_t> tokens, View<cpu::Device, T> y) {
   cpu::with_row_decoder<T>(table.dtype(), table.cols(), [&](const auto& decode) {
-    dev.parallel_for(y.rows(), 8192 / (y.cols() + 1) + 1, [&](Index begin, Index end) {
+    dev.parallel_for(y.rows(), cpu::rows_per_task(y.cols()), [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
         const Index token = tokens.data()[i];
         decode(table.data() + static_cast<std::size_t>(token) * table.row_bytes(), y.row(i));
@@ -47,7 +47,7 @@ void Embedding<cpu::Device>::backward(cpu::Device& dev, View<cpu::Device, const 
                                       View<cpu::Device, const T> dy, View<cpu::Device, Accum<T>> dtable) {
   constexpr Index piece = 64;  // columns
   const Index cols = dy.cols(), pieces = (cols + piece - 1) / piece;
-  dev.parallel_for(pieces, 8192 / (dy.rows() * piece + 1) + 1, [=](Index first, Index last) {
+  dev.parallel_for(pieces, cpu::rows_per_task(dy.rows() * piece), [=](Index first, Index last) {
     const Index begin = first * piece, end = std::min(cols, last * piece);
     for (Index i = 0; i < dy.rows(); ++i) {
       const Index token = tokens.data()[i];

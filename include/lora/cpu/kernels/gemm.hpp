@@ -297,7 +297,7 @@ void Gemm<cpu::Device>::sum(cpu::Device& dev, ProductTerms<cpu::Device, T> terms
       run(dev, term.form, a, term.b, sums, 1.0, !first);
       first = false;
     }
-    dev.parallel_for(rows, 8192 / (c.cols() + 1) + 1, [&](Index begin, Index end) {
+    dev.parallel_for(rows, cpu::rows_per_task(c.cols()), [&](Index begin, Index end) {
       cpu::detail::store_sums<T>(sums.row_slice(begin, end - begin), bias.empty() ? nullptr : bias.data(),
                                  c.row_slice(i + begin, end - begin), accumulate);
     });

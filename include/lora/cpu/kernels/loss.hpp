@@ -120,7 +120,7 @@ void Softmax<cpu::Device>::gradient(cpu::Device& dev, View<cpu::Device, const Ac
                                     double cap) {
   using A = Accum<T>;
   const A inverse = static_cast<A>(1 / cap);
-  dev.parallel_for(dx.rows(), 8192 / (dx.cols() + 1) + 1, [=](Index begin, Index end) {
+  dev.parallel_for(dx.rows(), cpu::rows_per_task(dx.cols()), [=](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) {
       const A rest = cap > 0 ? others.data()[i] * cpu::cap_slope(target.data()[i], inverse) : rounded.data()[i];
       const A factor = static_cast<A>(scale) / (others.data()[i] + std::exp(target.data()[i] - top.data()[i]));

@@ -37,7 +37,7 @@ struct RmsNorm<cpu::Device> {
   template <class F>
   static void for_groups(cpu::Device& dev, Index rows, Index cols, Index width, const F& f) {
     const Index groups = cols / width;
-    dev.parallel_for(rows, 8192 / (cols + 1) + 1, [&f, groups](Index begin, Index end) {
+    dev.parallel_for(rows, cpu::rows_per_task(cols), [&f, groups](Index begin, Index end) {
       for (Index i = begin; i < end; ++i)
         for (Index k = 0; k < groups; ++k) f(i, k);
     });

@@ -32,7 +32,7 @@ void AdamW<cpu::Device>::run(cpu::Device& dev, const AdamWStep& step, View<cpu::
   constexpr Index piece = 1024;  // columns, so that one long row has work for every thread
   const Index cols = value.cols();
   const Index pieces = (cols + piece - 1) / piece;
-  dev.parallel_for(value.rows() * pieces, 8192 / std::min(piece, cols + 1), [=](Index first, Index last) {
+  dev.parallel_for(value.rows() * pieces, cpu::rows_per_task(std::min(piece - 1, cols)), [=](Index first, Index last) {
     std::array<A, static_cast<std::size_t>(piece)> storage;
     A* const root = storage.data();
     for (Index task = first; task < last; ++task) {

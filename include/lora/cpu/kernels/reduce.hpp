@@ -91,7 +91,7 @@ void ordered_column_sums(Device& dev, Index rows, Index cols, const Add& add, A*
   if (blocks == 0) return;
   const Arena::Scope scope(dev.arena());
   const View<Device, A> partial = scratch<A>(dev, blocks, cols);
-  dev.parallel_for(blocks, 8192 / (block * cols + 1) + 1, [&](Index first, Index last) {
+  dev.parallel_for(blocks, cpu::rows_per_task(block * cols), [&](Index first, Index last) {
     for (Index b = first; b < last; ++b) {
       A* const sums = partial.row(b);
       std::fill_n(sums, cols, A(0));

@@ -24,7 +24,7 @@ void Rope<cpu::Device>::run(cpu::Device& dev, View<cpu::Device, const T> x, View
   const Index half = cos.cols();
   const Index heads = x.cols() / (2 * half);
   const A sign = rotation == Rotation::forward ? A(1) : A(-1);
-  dev.parallel_for(x.rows(), 8192 / (x.cols() + 1) + 1, [=](Index begin, Index end) {
+  dev.parallel_for(x.rows(), cpu::rows_per_task(x.cols()), [=](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) {
       const std::int32_t position = positions.data()[i];
       const A* const c = cos.row(position);

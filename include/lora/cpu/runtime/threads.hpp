@@ -10,6 +10,9 @@
 
 namespace lora::cpu {
 
+/// The grain of parallel_for over rows of `numbers` each that cost little: about 8,192 numbers.
+constexpr Index rows_per_task(Index numbers) { return 8192 / (numbers + 1) + 1; }
+
 /// A team of host threads: those of the CPU as a device, and those that read and tokenize for any other device.
 ///
 /// Their number is this object's and does not depend on OpenMP's settings, so that teams of different sizes can live in

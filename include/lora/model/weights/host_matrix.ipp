@@ -25,7 +25,7 @@ LORA_INLINE HostMatrix HostMatrix::split(ProvidedTensor tensor, Index rows, Inde
 }
 
 LORA_INLINE void HostMatrix::write(const cpu::Threads& threads, std::byte* to) const {
-  threads.parallel_for(rows_, 8192 / (cols_ + 1) + 1, [&](Index begin, Index end) { write(begin, end, to); });
+  threads.parallel_for(rows_, cpu::rows_per_task(cols_), [&](Index begin, Index end) { write(begin, end, to); });
 }
 
 LORA_INLINE void HostMatrix::write(Index begin, Index end, std::byte* to) const {
