@@ -24,8 +24,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 def default_text():
     text = ""
-    for pattern in ("docs/*.md", "README.md", "include/lora/*/*.hpp", "examples/data/*.json"):
-        for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
+    for pattern in ("docs/*.md", "README.md", "include/lora/**/*.hpp", "examples/data/*.json"):
+        for path in sorted(glob.glob(os.path.join(ROOT, pattern), recursive=True)):
             with open(path, encoding="utf-8") as file:
                 text += file.read()
     return text

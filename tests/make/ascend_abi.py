@@ -19,8 +19,8 @@ ROOT = TOP / "include/lora/ascend"
 
 
 def main():
-    called = set(re.findall(r'f\("(acl\w+)"', (ROOT / "runtime.hpp").read_text()))
-    for name in re.findall(r"\{\"(\w+)\",\s*\"", (ROOT / "operators.hpp").read_text()):
+    called = set(re.findall(r'f\("(acl\w+)"', (ROOT / "runtime/runtime.hpp").read_text()))
+    for name in re.findall(r"\{\"(\w+)\",\s*\"", (ROOT / "runtime/operators.hpp").read_text()):
         called |= {f"aclnn{name}GetWorkspaceSize", f"aclnn{name}"}
     stand_in = "".join(path.read_text() for path in sorted((TOP / "tests/ascend/stand_in").glob("vendor*.h")))
     called |= set(re.findall(r"\b((?:acl|Hccl)\w+)\(", stand_in))
