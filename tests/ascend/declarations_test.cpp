@@ -68,6 +68,7 @@ std::string written() {
       {std::is_same_v<T, ascend::aclSysParamOpt>, "aclSysParamOpt"},
       {std::is_same_v<T, ascend::aclrtFloatOverflowMode>, "aclrtFloatOverflowMode"},
       {std::is_same_v<T, ascend::aclrtEventRecordedStatus*>, "aclrtEventRecordedStatus *"},
+      {std::is_same_v<T, ascend::aclrtStreamStatus*>, "aclrtStreamStatus *"},
       {std::is_same_v<T, ascend::HcclResult>, "HcclResult"},
       {std::is_same_v<T, ascend::HcclResult*>, "HcclResult *"},
       {std::is_same_v<T, ascend::HcclRootInfo*>, "HcclRootInfo *"},
@@ -195,6 +196,8 @@ TEST_CASE("ascend: constants and structures are those of the vendor's headers") 
   LORA_CHECK_CONSTANT(ACL_MEMCPY_DEVICE_TO_DEVICE);
   LORA_CHECK_CONSTANT(ACL_EVENT_RECORDED_STATUS_NOT_READY);
   LORA_CHECK_CONSTANT(ACL_EVENT_RECORDED_STATUS_COMPLETE);
+  LORA_CHECK_CONSTANT(ACL_STREAM_STATUS_COMPLETE);
+  LORA_CHECK_CONSTANT(ACL_STREAM_STATUS_NOT_READY);
   LORA_CHECK_CONSTANT(ACL_OPT_DETERMINISTIC);
   LORA_CHECK_CONSTANT(ACL_RT_OVERFLOW_MODE_INFNAN);
   LORA_CHECK_CONSTANT(ACL_PKG_NAME_CANN);

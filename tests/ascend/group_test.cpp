@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -107,6 +109,61 @@ TEST_CASE("ascend group: a gather has each rank's part, uneven, empty and larger
         CHECK((ranks == 1 || group.traffic().sent_bytes > 0));
       }));
     }
+  });
+}
+
+TEST_CASE("ascend group: a gather beside kernels begins behind them and what was copied, and those behind it wait") {
+  on_stand_in([&] {
+    for (const int ranks : {2, 3}) {
+      CAPTURE(ranks);
+      expect_all_well(try_groups(ranks, [&](Npu& dev, ascend::Group& group) {
+        const auto own = static_cast<std::size_t>(group.rank());
+        const Index large = ascend::Group::piece / 4 + 1024;
+        for (const Index first : {Index{128}, ranks == 2 ? large : Index{256}, Index{128}}) {
+          std::vector<Index> begins{0};
+          for (Index r = 0; r < ranks; ++r) begins.push_back(begins.back() + first + 16 * r);
+          const Index begin = begins[own], count = begins[own + 1] - begin, half = count / 32 * 16;
+          Tensor<Npu, float> numbers = slab_of(dev, group.rank(), 0, begins.back());
+          Tensor<Npu, float> slab(dev, 1, begins.back());
+          dev.synchronize();
+          const auto bytes = [](Index elements) { return static_cast<std::size_t>(elements) * sizeof(float); };
+          const auto part = [&](const View<Npu, float>& whole, Index at) { return whole.data() + begin + at; };
+          dev.copy_on_device(part(slab.view(), 0), part(numbers.view(), 0), bytes(half));
+          dev.copy_on_device(part(slab.view(), half), part(numbers.view(), half), bytes(count - half), Stream::copy);
+          group.all_gather(dev, slab.view(), begins, Stream::copy);
+          wait_and_release(dev, Stream::compute, dev.record(Stream::copy));
+          const std::vector<float> all = to_host(dev, slab.view());
+          bool right = true;
+          for (int r = 0; r < ranks; ++r)
+            for (Index i = begins[static_cast<std::size_t>(r)]; i < begins[static_cast<std::size_t>(r) + 1]; ++i)
+              right = right && all[static_cast<std::size_t>(i)] == number(r, 0, i);
+          CHECK(right);
+        }
+      }));
+    }
+  });
+}
+
+TEST_CASE("ascend group: kernels that are queued behind a gather beside them need not wait for other ranks") {
+  on_stand_in([&] {
+    std::atomic<bool> done = false;
+    expect_all_well(try_groups(2, [&](Npu& dev, ascend::Group& group) {
+      const std::vector<Index> begins{0, 64, 128};
+      Tensor<Npu, float> slab = slab_of(dev, group.rank(), 0, 128), other = slab_of(dev, 5, 0, 64), twice(dev, 1, 64);
+      dev.synchronize();
+      if (group.rank() == 1)
+        while (!done) std::this_thread::yield();  // the first has ended its kernel
+      group.all_gather(dev, slab.view(), begins, Stream::copy);
+      if (group.rank() == 0) {
+        kernel::convert(dev, other.view(), twice.view(), 2);
+        const Event behind = dev.record(Stream::compute);
+        dev.wait(behind);
+        dev.release(behind);
+        done = true;
+      }
+      dev.synchronize();
+      CHECK(to_host(dev, slab.view())[70] == number(1, 0, 70));
+    }));
   });
 }
 

@@ -144,6 +144,17 @@ TEST_CASE("rates: ranks send to those of their host and to others at once, and w
   CHECK(time_of({.products = 1}, rates, 8, 3.5).limited_by == "the host's link");
   CHECK(time_of({.products = 3}, rates, 4, 3).limited_by == "products");         // as long
   CHECK(time_of({.products = 1}, rates, 8, 4).limited_by == "the host's link");  // as long
+  const StepTime hidden = time_of({.products = 3}, rates, 0, 0.5, 2);
+  CHECK(hidden.seconds == 3.5);
+  CHECK(hidden.between_ranks == 0.5);
+  CHECK(hidden.hidden == 2);
+  CHECK(hidden.limited_by == "products");
+  const StepTime longer = time_of({.products = 3}, rates, 8, 0.5, 5);  // than the work, and than what is streamed
+  CHECK(longer.seconds == 5.5);
+  CHECK(longer.between_ranks == 1.5);
+  CHECK(longer.hidden == 4);
+  CHECK(longer.limited_by == "exchanges between ranks");
+  CHECK(time_of({.products = 3}, rates, 8, 0, 4).limited_by == "the host's link");  // as long
   // Where there is no other on its host, or no other host, nothing is known of that way, and needed.
   Rates far = rates, near = rates;
   far.peer = near.network = 0;

@@ -113,7 +113,7 @@ TEST_CASE("forecast report: for scripts every number stands under its name") {
   const std::string step =
       R"({"sequences":8.0,"tokens":12345.5,"computed_tokens":12345.5,"micro_batches":2.25,"flops":4000000000000.0,)"
       R"("seconds":0.5,)"
-      R"("tokens_per_second":24691.0,"communication_seconds":0.0,"limited_by":"memory"})";
+      R"("tokens_per_second":24691.0,"communication_seconds":0.0,"hidden_seconds":0.0,"limited_by":"memory"})";
   const auto of = [&](const std::vector<Strategy>& ways) {
     return io::to_text(json_of(report_of(forecast), ways), -1);
   };
@@ -272,6 +272,7 @@ TEST_CASE("forecast report: numbers of many digits are rounded, each to as many 
   forecast.step.micro_batches = 12.3456789;
   forecast.step.work = {.products = 3.4567891e12, .attention = 1.2345678e12};
   forecast.step.time.between_ranks = 1 / 7.0;
+  forecast.step.time.hidden = 1 / 3.0;
   forecast.traffic = {{"gradients", "all-to-all", 4.5, 1.2345678 * gib, gib}};
   Report report = report_of(forecast);
   report.has_host = true;
@@ -282,7 +283,7 @@ TEST_CASE("forecast report: numbers of many digits are rounded, each to as many 
         "model    a model\ndevice   a device\nranks    1, which holds all of it\n"
         "step     123.5 sequences, 98,765 tokens, 45,679 of them computed, in 12.3 micro-batches; 4.69 TFLOP\n"
         "time     about 0.333 s a step, 296,296 tokens/s; most of it goes to memory\n"
-        "links    about 0.143 s of it; a rank sends gradients 1.23 GiB\n"
+        "links    about 0.143 s of it, and 0.333 s beside the work; a rank sends gradients 1.23 GiB\n"
         "memory                GiB  device     host\n"
         "         weights             4.12     5.68\n"
         "         what trains         0.46     6.79\n"
@@ -297,7 +298,7 @@ TEST_CASE("forecast report: numbers of many digits are rounded, each to as many 
   const std::string step =
       R"({"sequences":123.46,"tokens":98765.4,"computed_tokens":45678.9,"micro_batches":12.35,"flops":4691356900000.0,)"
       R"("seconds":0.333333,)"
-      R"("tokens_per_second":296296.3,"communication_seconds":0.142857,"limited_by":"memory"})";
+      R"("tokens_per_second":296296.3,"communication_seconds":0.142857,"hidden_seconds":0.333333,"limited_by":"memory"})";
   CHECK(io::to_text(json_of(report, {one}), -1) ==
         R"({"fits":true,"model":"a model","device":"a device","step":)" + step +
             R"(,"ranks":[{"rank":0,"device_gib":{"weights":4.1235,"trained":0.4568,"saved":1.2346,"workspace":2.6779,)"

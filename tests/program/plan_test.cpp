@@ -201,8 +201,8 @@ fits     yes, in 61.0 GiB
 device   ascend910b3, from its data sheet: nothing of it was measured; computing in bfloat16
 ranks    16 on 2 nodes: 16 x 1 x 8 = 128 sequences a step, zero_stage 3
 step     128 sequences of 2048 tokens, 262,144 tokens in 128 micro-batches; 8036 TFLOP
-time     about 8.8 s a step, 29,796 tokens/s; most of it goes to exchanges between ranks
-links    about 6.1 s of it; a rank sends layers 169.29 GiB, gradients 4.51 GiB
+time     about 6.1 s a step, 42,992 tokens/s; most of it goes to exchanges between ranks
+links    about 3.4 s of it, and 2.7 s beside the work; a rank sends layers 169.29 GiB, gradients 4.51 GiB
 memory                GiB  device     host
          weights             2.90     0.76
          what trains         0.96     0.13
@@ -280,19 +280,19 @@ tokens a micro-batch  gradient_checkpointing  offload    zero_stage      s a ste
 16,384                false                   none       0                  0.331     144,881     11.68    no
 16,384                false                   none       1                  0.331     144,913     11.67    no
 12,000                false                   none       2                  0.336     142,764      9.74    no
-12,000                false                   none       3                  0.418     114,737      9.46    no
+12,000                false                   none       3                  0.335     143,460      9.46    no
 16,384                false                   optimizer  0                  0.331     144,881     11.65    no
 16,384                false                   optimizer  1                  0.331     144,913     11.65    no
 12,000                false                   optimizer  2                  0.336     142,764      9.72    no
-12,000                false                   optimizer  3                  0.418     114,737      9.45    no
+12,000                false                   optimizer  3                  0.335     143,460      9.45    no
 16,384                false                   params     0                  0.331     144,881     11.07    no
 16,384                false                   params     1                  0.331     144,913     11.06    no
 12,000                false                   params     2                  0.336     142,764      9.13    no
-12,000                false                   params     3                   0.49      97,977      9.13    no
+12,000                false                   params     3                  0.335     143,460      9.13    no
 16,384                false                   all        0                  0.331     144,881     11.04    no
 16,384                false                   all        1                  0.331     144,913     11.04    no
 12,000                false                   all        2                  0.336     142,764      9.11    no
-12,000                false                   all        3                   0.49      97,977      9.11    no
+12,000                false                   all        3                  0.335     143,460      9.11    no
 512                   true                    none       0                  0.406     118,284      2.51   yes
 8,192                 true                    none       0                  0.406     118,284      2.90   yes
 16,384                true                    none       0                  0.406     118,284      4.08   yes

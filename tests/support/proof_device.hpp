@@ -86,7 +86,8 @@ class Device : public DeviceState<Device> {
         memory_(arena_bytes),
         arena_(memory_.arena_begin(), arena_bytes, false, [this](std::size_t, std::size_t) { ++counts_.allocations; }),
         cpu_(threads),
-        queues_{Queue(settings.seed, settings.longest_delay), Queue(settings.seed + 1, settings.longest_delay)} {}
+        queues_{Queue(settings.seed, settings.longest_delay), Queue(settings.seed + 1, settings.longest_delay),
+                Queue(settings.seed + 2, settings.longest_delay)} {}
   ~Device() {
     const std::vector<Fault> faults = finish();
     constexpr std::size_t most = 5;  // whose places are looked up
@@ -113,8 +114,9 @@ class Device : public DeviceState<Device> {
     allocated_.take(bytes);
     const auto described = [&] { return memory_.described(memory_.offset_of(memory)); };
     if (early && settings_.late_frees) note(concat("free while queued work uses it: ", described()));
-    if (last.last(index_of(Stream::copy)) > seen_[index_of(Stream::compute)][index_of(Stream::copy)])
-      note(concat("free while the copy stream may use it, which nobody waited for: ", described()));
+    for (const Stream beside : {Stream::copy, Stream::links})
+      if (last.last(index_of(beside)) > seen_[index_of(Stream::compute)][index_of(beside)])
+        note(concat("free while the ", name_of(beside), " stream may use it, which nobody waited for: ", described()));
     submit(Stream::compute, {}, [this, offset = memory_.offset_of(memory), bytes] { memory_.drop(offset, bytes); });
   }
 
@@ -190,10 +192,20 @@ class Device : public DeviceState<Device> {
       std::memcpy(target, memory_.real(whole.data), bytes);
     });
   }
-  void copy_on_device(void* target, const void* source, std::size_t bytes) {
+  /// The bytes as they are at this point of a stream. Nothing counts as waited for, unlike behind a copy to the host.
+  void look_at(Stream stream, void* target, const void* source, std::size_t bytes) {
+    const Operand whole = bytes_of(source, bytes, Use::read);
+    if (bytes == 0 || !accepts(stream, "look_at", whole)) return;
+    queue(stream).wait_for(submit(stream, {whole}, [this, whole, target, bytes, place = Place::here()] {
+      if (const auto which = memory_.unwritten(whole); !which.empty())
+        note_late({concat("look_at: of its source ", which), place, whole.data});
+      std::memcpy(target, memory_.real(whole.data), bytes);
+    }));
+  }
+  void copy_on_device(void* target, const void* source, std::size_t bytes, Stream stream = Stream::compute) {
     const Operand to = bytes_of(target, bytes, Use::write), from = bytes_of(source, bytes, Use::read);
-    if (!accepts(Stream::compute, "copy_on_device", to) || !accepts(Stream::compute, "copy_on_device", from)) return;
-    submit(Stream::compute, {to, from}, [this, to, from, target, bytes, place = Place::here()] {
+    if (!accepts(stream, "copy_on_device", to) || !accepts(stream, "copy_on_device", from)) return;
+    submit(stream, {to, from}, [this, to, from, target, bytes, place = Place::here()] {
       if (const auto which = memory_.unwritten(from); !which.empty())
         note_late({concat("copy_on_device: of its source ", which), place, from.data});
       if (bytes > 0) std::memcpy(memory_.real(static_cast<std::byte*>(target)), memory_.real(from.data), bytes);
@@ -208,6 +220,7 @@ class Device : public DeviceState<Device> {
   }
 
   Event record(Stream stream) {
+    note_arena();  // before what others wait for: they may be given what was released
     const auto made = std::make_shared<Record>();
     made->stream = stream;
     made->seen = seen_[index_of(stream)];
@@ -354,9 +367,12 @@ class Device : public DeviceState<Device> {
     return {use == Use::read ? "source" : "target", use, static_cast<const std::byte*>(memory), 1, bytes, bytes};
   }
 
-  static constexpr Stream streams[] = {Stream::compute, Stream::copy};
+  static constexpr Stream streams[] = {Stream::compute, Stream::copy, Stream::links};
   static constexpr std::size_t index_of(Stream stream) { return static_cast<std::size_t>(stream); }
-  static constexpr std::string_view name_of(Stream stream) { return stream == Stream::copy ? "copy" : "compute"; }
+  static constexpr std::string_view name_of(Stream stream) {
+    constexpr std::string_view names[] = {"compute", "copy", "links"};
+    return names[index_of(stream)];
+  }
   Queue& queue(Stream stream) { return queues_[index_of(stream)]; }
 
   /// Calls that are to fail: so many after those that come next.
@@ -456,12 +472,12 @@ class Device : public DeviceState<Device> {
   AllocatedBytes allocated_, page_locked_;
   Arena arena_;
   cpu::Device cpu_;
-  std::array<Times, 2> seen_{};  // of each stream: up to where it has waited for the others
+  std::array<Times, 3> seen_{};  // of each stream: up to where it has waited for the others
   std::map<std::int64_t, std::shared_ptr<Record>> records_;
   std::int64_t last_event_ = 0;
   std::list<HostBlock> host_blocks_;
   std::mutex running_;
-  std::array<Queue, 2> queues_;  // the last: their threads use the others
+  std::array<Queue, 3> queues_;  // the last: their threads use the others
 };
 
 inline bool Device::holds_still(const void* source, const std::vector<std::byte>& bytes) {

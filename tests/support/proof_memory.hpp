@@ -23,7 +23,7 @@ namespace lora::proof {
 constexpr std::size_t block_bytes = view_alignment;
 
 /// A task's number in each stream; 0 is before all.
-using Times = std::array<std::uint64_t, 2>;
+using Times = std::array<std::uint64_t, 3>;
 
 /// How a kernel uses an operand. Of a part it is known later which rows it uses: those are operands of their own.
 enum class Use { read, write, update, part };

@@ -117,12 +117,21 @@ class ThreadRankOf final : public comm::Communicator<D> {
   }
 
  protected:
-  void gather(D& dev, Bytes slab, std::span<const Index> begins) override {
-    OnHost bytes(dev, slab);
-    const auto own = static_cast<std::size_t>(rank_);
-    bytes.take(begins[own], begins[own + 1]);
-    gather_on_host({bytes.data(), static_cast<std::size_t>(slab.size())}, begins);
-    bytes.put_back();
+  /// In Stream::links, as devices do that are connected.
+  void gather(D& dev, Bytes slab, std::span<const Index> begins, Stream then) override {
+    if constexpr (D::reads_host_memory) {
+      gather_on_host({slab.data(), static_cast<std::size_t>(slab.size())}, begins);
+    } else {
+      wait_and_release(dev, Stream::links, dev.record(Stream::compute));
+      wait_and_release(dev, Stream::links, dev.record(then));
+      const auto size = static_cast<std::size_t>(slab.size());
+      const Index begin = begins[static_cast<std::size_t>(rank_)], end = begins[static_cast<std::size_t>(rank_) + 1];
+      auto& host = gathered_.emplace_back(size);
+      dev.look_at(Stream::links, host.data() + begin, slab.data() + begin, static_cast<std::size_t>(end - begin));
+      gather_on_host({host.data(), size}, begins);
+      dev.copy_from_host(slab.data(), host.data(), size, Stream::links);
+      wait_and_release(dev, then, dev.record(Stream::links));
+    }
   }
 
   void exchange_bytes(D& dev, std::span<const Bytes> mine, std::span<const int> owners, std::span<const Index> begins,
@@ -180,6 +189,7 @@ class ThreadRankOf final : public comm::Communicator<D> {
   ThreadWorld& world_;
   int rank_;
   comm::Traffic traffic_;
+  std::list<std::vector<std::byte>> gathered_;  // from which copies may still be on their way
 };
 using ThreadRank = ThreadRankOf<cpu::Device>;
 

@@ -96,17 +96,20 @@ class Ranks {
   Ranks& operator=(const Ranks&) = default;
 };
 
-/// The same with collectives between memory of devices, in the order of the device's other work.
+/// The same with collectives between memory of devices. What they move is moved in Stream::links, behind all that
+/// Stream::compute has been given so far, and before what it is given from then on, unless they say otherwise.
 template <AnyDevice D>
 class Communicator : public Ranks {
  public:
   /// After an error: nothing that is queued is waited for any more, since others may not come to it.
   virtual void abandon() noexcept {}
 
-  /// In place: rank r gives [begins[r], begins[r + 1]) of the slab.   Shapes   slab (1, n)
+  /// In place: rank r gives [begins[r], begins[r + 1]) of the slab. Where `then` is Stream::copy, it comes behind what
+  /// that has been given too, and only it has the slab from then on: kernels that need it wait for an event behind it.
+  /// Shapes   slab (1, n)
   template <class T>
-  void all_gather(D& dev, View<D, T> slab, std::span<const Index> begins) {
-    gather(dev, bytes_of(slab), in_bytes(begins, sizeof(T)));
+  void all_gather(D& dev, View<D, T> slab, std::span<const Index> begins, Stream then = Stream::compute) {
+    gather(dev, bytes_of(slab), in_bytes(begins, sizeof(T)), then);
   }
   using Ranks::all_gather;
   /// The same of a slab that may lie in the host's memory beside the device's.
@@ -132,7 +135,7 @@ class Communicator : public Ranks {
  protected:
   using Bytes = View<D, std::byte>;
 
-  virtual void gather(D& dev, Bytes slab, std::span<const Index> begins) = 0;
+  virtual void gather(D& dev, Bytes slab, std::span<const Index> begins, Stream then) = 0;
   virtual void exchange_bytes(D& dev, std::span<const Bytes> mine, std::span<const int> owners,
                               std::span<const Index> begins, std::span<const Bytes> parts) = 0;
 
@@ -160,7 +163,7 @@ class Single final : public Communicator<D> {
   void gather_on_host(std::span<std::byte>, std::span<const Index>) override {}
 
  protected:
-  void gather(D&, Bytes, std::span<const Index>) override {}
+  void gather(D&, Bytes, std::span<const Index>, Stream) override {}
   /// Throws   Error: there is no other rank, and the caller has its own slabs
   void exchange_bytes(D&, std::span<const Bytes>, std::span<const int>, std::span<const Index>,
                       std::span<const Bytes>) override {

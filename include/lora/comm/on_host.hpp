@@ -48,7 +48,9 @@ class OnHost final : public Communicator<D> {
   }
 
  protected:
-  void gather(D&, Bytes slab, std::span<const Index> begins) override { ranks_.gather_on_host(span_of(slab), begins); }
+  void gather(D&, Bytes slab, std::span<const Index> begins, Stream) override {
+    ranks_.gather_on_host(span_of(slab), begins);
+  }
 
   void exchange_bytes(D&, std::span<const Bytes> mine, std::span<const int> owners, std::span<const Index> begins,
                       std::span<const Bytes> parts) override {

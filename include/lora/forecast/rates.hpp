@@ -52,14 +52,17 @@ struct StepTime {
   /// "products", "attention", "memory", "decoding weights", "the host's link" or "exchanges between ranks"
   std::string_view limited_by;
   double between_ranks = 0;  ///< of these, spent on what ranks exchange
+  double hidden = 0;         ///< of what ranks exchange beside the work, what takes no time of its own
 };
 
 /// Seconds of collectives in which a rank sends `bytes` in all, to each other rank as much: to those of its host at
 /// once, and beside that to the others. Ranks are `devices` on each of some hosts.
 double time_of_collectives(double calls, double bytes, int ranks, int devices, const Rates& rates);
 
-/// `streamed`: bytes that come from the host's memory beside the work. `between_ranks`: seconds before and behind it.
-StepTime time_of(const nn::Work& work, const Rates& rates, double streamed = 0, double between_ranks = 0);
+/// `streamed`: bytes that come from the host's memory beside the work. `between_ranks`: seconds of exchanges before and
+/// behind it, `beside`: of those beside it.
+StepTime time_of(const nn::Work& work, const Rates& rates, double streamed = 0, double between_ranks = 0,
+                 double beside = 0);
 
 }  // namespace lora::forecast
 

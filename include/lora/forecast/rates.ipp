@@ -60,7 +60,8 @@ LORA_INLINE double time_of_collectives(double calls, double bytes, int ranks, in
   return calls * rates.call + std::max(near_seconds, far > 0 ? far / rates.network : 0);
 }
 
-LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double streamed, double between_ranks) {
+LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double streamed, double between_ranks,
+                             double beside) {
   const std::pair<std::string_view, double> parts[] = {{"products", work.products / rates.products},
                                                        {"attention", work.attention / rates.attention},
                                                        {"memory", work.moved / rates.moved + work.thin / rates.thin},
@@ -74,9 +75,11 @@ LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double st
   }
   const double link = streamed > 0 ? streamed / rates.link : 0;
   if (link > time.seconds) time = {link, "the host's link"};
-  time.seconds += between_ranks;
-  time.between_ranks = between_ranks;
-  if (between_ranks > std::max(longest, link)) time.limited_by = "exchanges between ranks";
+  time.hidden = std::min(beside, time.seconds);
+  time.between_ranks = between_ranks + beside - time.hidden;
+  if (beside > time.seconds || time.between_ranks > std::max(longest, link))
+    time.limited_by = "exchanges between ranks";
+  time.seconds += time.between_ranks;
   return time;
 }
 

@@ -68,6 +68,7 @@ inline io::Json json_of(const StepForecast& step) {
                           {"seconds", rounded(step.time.seconds, 6)},
                           {"tokens_per_second", rounded(step.tokens / step.time.seconds, 1)},
                           {"communication_seconds", rounded(step.time.between_ranks, 6)},
+                          {"hidden_seconds", rounded(step.time.hidden, 6)},
                           {"limited_by", std::string(step.time.limited_by)}});
 }
 
@@ -100,7 +101,9 @@ LORA_INLINE std::string text_of(const Report& report) {
     std::string parts;
     for (const train::Traffic& one : report.forecast.traffic)
       if (one.sent >= 0.01 * sent) parts += concat(parts.empty() ? "" : ", ", one.what, " ", gib(one.sent), " GiB");
-    line("links", concat("about ", seconds(step.time.between_ranks), " of it; a rank sends ", parts));
+    const std::string beside =
+        step.time.hidden > 0 ? concat(", and ", seconds(step.time.hidden), " beside the work") : "";
+    line("links", concat("about ", seconds(step.time.between_ranks), " of it", beside, "; a rank sends ", parts));
   }
   if (report.forecast.memory) {
     const train::MemoryPlan& plan = *report.forecast.memory;

@@ -209,15 +209,18 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     train::TrafficBasis exchanged = traffic_basis<D, T>(blueprint, config, ranks, trains);
     exchanged.piece = target.gather_piece;
     const auto traffic = most_traffic(exchanged);
-    double between_ranks = 0;
+    double between_ranks = 0, beside = 0;
     for (const train::Traffic& one : traffic) {
-      between_ranks += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
-      if (target.gather_piece > 0) between_ranks += 2 * one.received / target.rates.moved;  // out of scratch
+      // Devices gather layers beside their kernels; the processors' own memory is gathered by those who compute.
+      const bool by_layer = config.zero_stage > 2 && (one.what == "layers" || one.what == "values");
+      double& seconds = by_layer && !D::reads_host_memory ? beside : between_ranks;
+      seconds += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
+      if (target.gather_piece > 0) seconds += 2 * one.received / target.rates.moved;  // out of scratch
     }
     // A rank's own part comes from the host before the others are gathered.
     if (shared && config.offloads_params())
-      between_ranks += 2 * own.micro_batches * static_cast<double>(streaming->host) / target.rates.link;
-    step.time = time_of(own.work, target.rates, step.streamed, between_ranks);
+      beside += 2 * own.micro_batches * static_cast<double>(streaming->host) / target.rates.link;
+    step.time = time_of(own.work, target.rates, step.streamed, between_ranks, beside);
     if (step.time.seconds <= result.step.time.seconds) continue;
     result.step = step;
     result.traffic = traffic;

@@ -127,7 +127,8 @@ class LayerSlots {
     // Before its first layer too: the memory may have been somebody else's.
     wait_and_release(dev, Stream::copy,
                      slot->released ? *std::exchange(slot->released, std::nullopt) : dev.record(Stream::compute));
-    if (slot->copied) dev.release(*std::exchange(slot->copied, std::nullopt));
+    // Kernels may have a part in what comes, and nobody has used, and so waited for, what came before.
+    if (slot->copied) wait_and_release(dev, Stream::compute, *std::exchange(slot->copied, std::nullopt));
     slot->layer = -1;  // until it is queued
     slot->used = ++clock_;
     bring(dev, layer, slot->memory.view().col_slice(0, static_cast<Index>(sizes_[static_cast<std::size_t>(layer)])));

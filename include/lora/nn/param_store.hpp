@@ -298,24 +298,29 @@ class ParamStore {
     return shares_of(buckets_of_values(size), rank_, ranks_);
   }
 
-  // Queues what is read of a layer: this rank's shares, and then those of the others.
+  // Queues what is read of a layer: this rank's shares, and then, beside kernels, those of the others.
   void bring(D& dev, Index layer, View<D, std::byte> to) {
-    for (const GatheredPiece& piece : room_->pieces(layer)) {
-      if (piece.in_full)
-        bring<Accum<T>>(dev, piece, to);
-      else
-        bring<T>(dev, piece, to);
-    }
-    wait_and_release(dev, Stream::copy, dev.record(Stream::compute));
+    const auto of_each = [&](const auto& f) {
+      for (const GatheredPiece& piece : room_->pieces(layer)) {
+        if (piece.in_full)
+          f(piece, piece_in<Accum<T>>(piece, to));
+        else
+          f(piece, piece_in<T>(piece, to));
+      }
+    };
+    of_each([&](const GatheredPiece& piece, const auto& all) {
+      Group& g = groups_[piece.group];
+      const Share own = value_shares(g.size)[piece.bucket];
+      if (const Index count = own.end - own.begin; count > 0)
+        kernel::convert(dev, g.value.view().col_slice(own.at, count), all.col_slice(own.begin - piece.begin, count));
+    });
+    of_each([&](const GatheredPiece& piece, const auto& all) {
+      comm_->all_gather(dev, all, parts_of({piece.begin, piece.end}, ranks_), Stream::copy);
+    });
   }
   template <class E>
-  void bring(D& dev, const GatheredPiece& piece, View<D, std::byte> to) {
-    Group& g = groups_[piece.group];
-    const View<D, E> all(reinterpret_cast<E*>(to.data() + piece.offset), piece.end - piece.begin);
-    const Share own = value_shares(g.size)[piece.bucket];
-    if (const Index count = own.end - own.begin; count > 0)
-      kernel::convert(dev, g.value.view().col_slice(own.at, count), all.col_slice(own.begin - piece.begin, count));
-    comm_->all_gather(dev, all, parts_of({piece.begin, piece.end}, ranks_));
+  static View<D, E> piece_in(const GatheredPiece& piece, View<D, std::byte> layer) {
+    return {reinterpret_cast<E*>(layer.data() + piece.offset), piece.end - piece.begin};
   }
 
   // The matrices of a layer whose bytes begin there.

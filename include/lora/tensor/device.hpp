@@ -41,6 +41,7 @@ struct Tiling {
 enum class Stream : std::uint8_t {
   compute,  ///< kernels, and copies unless told otherwise
   copy,     ///< copies that run beside kernels
+  links,    ///< what devices send each other, beside both
 };
 
 /// A device's memory, in bytes.
@@ -94,7 +95,8 @@ concept AnyDevice = requires(D& dev, const D& same, void* memory, const void* so
   dev.copy_to_host(memory, source, bytes);                // waits until the copy is done
   dev.start_copy_to_host(memory, source, bytes, stream);  // does not wait; memory is allocate_host's
   dev.copy_on_device(memory, source, bytes);              // in Stream::compute
-  dev.synchronize();                                      // all streams
+  dev.copy_on_device(memory, source, bytes, stream);
+  dev.synchronize();  // all streams
 
   { dev.record(stream) } -> std::same_as<Event>;  // behind all that was queued in the stream so far
   dev.wait(stream, event);                        // what the stream is given from now on begins after the event

@@ -30,7 +30,7 @@
 
 namespace lora::ascend {
 
-/// An Ascend NPU: two streams, a pool of memory and an arena that grows. Kernels are the vendor's operators.
+/// An Ascend NPU: three streams, a pool of memory and an arena that grows. Kernels are the vendor's operators.
 class Device : public DeviceState<Device> {
  public:
   static constexpr bool reads_host_memory = false;
@@ -131,21 +131,22 @@ class Device : public DeviceState<Device> {
     check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_HOST, handle(stream)),
           "a copy to the host");
   }
-  /// On the compute stream.
-  void copy_on_device(void* target, const void* source, std::size_t bytes) {
+  void copy_on_device(void* target, const void* source, std::size_t bytes, Stream stream = Stream::compute) {
     if (bytes == 0) return;
     enter();
-    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, compute_stream()),
+    check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_DEVICE_TO_DEVICE, handle(stream)),
           "a copy on the device");
     copies_.forget(target, bytes);
   }
   void synchronize() {
     enter();
     for (const Stream stream : {Stream::compute, Stream::copy}) wait_for(stream);
+    if (linked_) wait_for(Stream::links);
   }
 
   Event record(Stream stream) {
     enter();
+    linked_ = linked_ || stream == Stream::links;
     aclrtEvent event = nullptr;
     if (spare_events_.empty()) {
       // Others may not be recorded again, which events that are released are.
@@ -165,7 +166,11 @@ class Device : public DeviceState<Device> {
   }
   void wait(Event event) {
     enter();
-    check_wait(runtime().aclrtSynchronizeEventWithTimeout(events_.at(event.number), timeout_ms_));
+    wait_until(
+        [&](std::int32_t timeout) {
+          return runtime().aclrtSynchronizeEventWithTimeout(events_.at(event.number), timeout);
+        },
+        ACL_ERROR_RT_EVENT_SYNC_TIMEOUT);
   }
   bool is_done(Event event) {
     enter();
@@ -215,7 +220,8 @@ class Device : public DeviceState<Device> {
 
   Toolkit& toolkit() { return toolkit_; }
   const DeviceSettings& settings() const { return settings_; }
-  aclrtStream compute_stream() const { return streams_[0]; }
+  aclrtStream handle(Stream stream) const { return streams_[static_cast<std::size_t>(stream)]; }
+  aclrtStream compute_stream() const { return handle(Stream::compute); }
   const HostCopies& host_copies() const { return copies_; }
   /// From page-locked memory, of bytes that no kernel reads as numbers of rows: `host_copies` does not keep them.
   void copy_unseen(void* target, const void* source, std::size_t bytes) {
@@ -317,7 +323,6 @@ class Device : public DeviceState<Device> {
     check(runtime().aclrtMemcpyAsync(target, bytes, source, bytes, ACL_MEMCPY_HOST_TO_DEVICE, handle(stream)),
           "a copy to the device");
   }
-  aclrtStream handle(Stream stream) const { return streams_[stream == Stream::copy ? 1 : 0]; }
   bool enter_quietly() const noexcept { return runtime().aclrtSetCurrentContext(opened_.context) == 0; }
 
   /// Throws away what is queued, which has failed or may never end: memory that it uses can then be freed.
@@ -366,7 +371,23 @@ class Device : public DeviceState<Device> {
   }
 
   void wait_for(Stream stream) const {
-    check_wait(runtime().aclrtSynchronizeStreamWithTimeout(handle(stream), timeout_ms_));
+    wait_until(
+        [&](std::int32_t timeout) { return runtime().aclrtSynchronizeStreamWithTimeout(handle(stream), timeout); },
+        ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+  }
+  // What is waited for may wait for links that have failed, whose events then never come, or come without what they
+  // stand for: a second at a time, the links are asked about.
+  template <class Wait>
+  void wait_until(const Wait& wait, aclError is_late) const {
+    constexpr std::int32_t second = 1000;
+    aclError error = 0;
+    for (std::int32_t left = timeout_ms_; left > 0; left -= second) {
+      error = wait(linked_ ? std::min(left, second) : left);
+      aclrtStreamStatus status = ACL_STREAM_STATUS_NOT_READY;
+      if (linked_) check_wait(runtime().aclrtStreamQuery(handle(Stream::links), &status));
+      if (!linked_ || error != is_late) break;
+    }
+    check_wait(error);
   }
   void check_wait(aclError error) const {
     if (error == 0) return;
@@ -386,8 +407,9 @@ class Device : public DeviceState<Device> {
   MemoryPool pool_;
   std::optional<AddressSpace> space_;
   std::optional<Arena> arena_;
-  mutable std::array<aclrtStream, 2> streams_{};
+  mutable std::array<aclrtStream, 3> streams_{};  // by Stream
   bool stops_after_faults_ = true;
+  bool linked_ = false;  // Stream::links has been given something
   std::map<std::int64_t, aclrtEvent> events_;
   std::vector<aclrtEvent> spare_events_;
   std::map<const std::byte*, std::size_t> page_locked_;  // by allocate_host: where it begins, and its bytes

@@ -19,12 +19,13 @@
 #include "lora/comm/facts.hpp"
 #include "lora/comm/on_host.hpp"
 #include "lora/tensor/arena.hpp"
+#include "lora/tensor/tensor.hpp"
 
 namespace lora::ascend {
 
-/// Ranks with an NPU each, which HCCL connects: numbers of devices go from card to card, in the order of the compute
-/// stream; what hosts tell each other goes by `hosts`. HCCL moves bytes and adds nothing up, so that none of its
-/// settings for a fixed order matters.
+/// Ranks with an NPU each, which HCCL connects: numbers of devices go from card to card; what hosts tell each other
+/// goes by `hosts`. HCCL moves bytes and adds nothing up, so that none of its settings for a fixed order matters. All
+/// that it is given goes into Stream::links: of one stream the order is the same on all ranks.
 class Group final : public comm::Communicator<Device> {
  public:
   /// Every rank makes it at about the same time, before it takes the memory that models need: HCCL keeps twice
@@ -83,28 +84,50 @@ class Group final : public comm::Communicator<Device> {
   static constexpr Index piece = Index{4} << 20;
 
  protected:
-  /// HCCL gathers as much from each rank, so that parts go through scratch, piece by piece.
-  /// Throws   ShapeError for parts that begin inside of a number of four bytes
-  void gather(Device& dev, Bytes slab, std::span<const Index> begins) override {
-    expect_multiples(begins, sizeof(Word));
+  /// HCCL gathers as much from each rank, so that parts go through scratch, piece by piece. What comes beside kernels
+  /// has scratch of its own, since theirs is used again in the order of Stream::compute. Throws   ShapeError for parts
+  /// that begin inside of a number of four bytes, beside kernels for those that begin where
+  ///          the runtime does not copy
+  void gather(Device& dev, Bytes slab, std::span<const Index> begins, Stream then) override {
+    const bool beside = then != Stream::compute;
+    expect_multiples(begins, beside ? copied_on : static_cast<Index>(sizeof(Word)));
     Index longest = 0;
     for (int r = 0; r < size(); ++r) longest = std::max(longest, count_of(begins, r));
+    if (beside && staging_.view().empty()) staging_ = Tensor<Device, std::byte>(dev, size() + 1, piece);
     dev.enter();
+    if (beside) {
+      wait_and_release(dev, Stream::links, dev.record(Stream::compute));
+      wait_and_release(dev, Stream::links, dev.record(then));
+    }
     for (Index from = 0; from < longest; from += piece) {
       const Index count = padded(std::min(piece, longest - from));
       const Arena::Scope scope(dev.arena());
-      const Bytes own = scratch<std::byte>(dev, 1, count), all = scratch<std::byte>(dev, size(), count);
+      const Bytes room =
+          beside ? Bytes(staging_.view().data(), size() + 1, count) : scratch<std::byte>(dev, size() + 1, count);
+      const Bytes own = room.row_slice(size(), 1), all = room.row_slice(0, size());
+      const auto move = [&](const Bytes& part, const Bytes& to) {
+        if (beside)
+          dev.copy_on_device(to.data(), part.data(), static_cast<std::size_t>(part.size()), Stream::links);
+        else
+          copy(part, to);
+      };
       if (const Bytes part = part_of(slab, begins, rank(), from, count); !part.empty())
-        copy(part, own.col_slice(0, part.size()));
-      check(hccl_.functions.HcclAllGather(own.data(), all.data(), static_cast<std::uint64_t>(count),
-                                          HCCL_DATA_TYPE_INT8, comm_, dev.compute_stream()),
-            "HcclAllGather");
+        move(part, own.col_slice(0, part.size()));
+      const auto collect = [&](aclrtStream links) {
+        return hccl_.functions.HcclAllGather(own.data(), all.data(), static_cast<std::uint64_t>(count),
+                                             HCCL_DATA_TYPE_INT8, comm_, links);
+      };
+      if (beside)
+        check(collect(dev.handle(Stream::links)), "HcclAllGather");
+      else
+        between_kernels("HcclAllGather", collect);
       for (int r = 0; r < size(); ++r)
         if (const Bytes part = part_of(slab, begins, r, from, count); r != rank() && !part.empty())
-          copy(all.row_slice(r, 1).col_slice(0, part.size()), part);
+          move(all.row_slice(r, 1).col_slice(0, part.size()), part);
       traffic_.sent_bytes += static_cast<double>(count * (size() - 1));
       traffic_.received_bytes += static_cast<double>(count * (size() - 1));
     }
+    if (beside) wait_and_release(dev, then, dev.record(Stream::links));
   }
 
   /// In rounds, in each of which a rank gives its next slab, so that no two of its pieces go to the same rank at once.
@@ -136,9 +159,10 @@ class Group final : public comm::Communicator<Device> {
         if (k < theirs.size() && own_count > 0) add(HCCL_RECV, parts[theirs[k]], other);
       }
       if (!items.empty())
-        check(hccl_.functions.HcclBatchSendRecv(items.data(), static_cast<std::uint32_t>(items.size()), comm_,
-                                                dev.compute_stream()),
-              "HcclBatchSendRecv");
+        between_kernels("HcclBatchSendRecv", [&](aclrtStream links) {
+          return hccl_.functions.HcclBatchSendRecv(items.data(), static_cast<std::uint32_t>(items.size()), comm_,
+                                                   links);
+        });
     }
   }
 
@@ -176,6 +200,14 @@ class Group final : public comm::Communicator<Device> {
     const View<Device, const Word> numbers = aligned(dev_, View<Device, const Word>(words_of(from)));
     write_aligned(dev_, words_of(to), false, false,
                   [&](const View<Device, Word>& place) { ascend::copy(dev_, numbers, place); });
+  }
+
+  // Behind the kernels that were queued, and before those that will be.
+  template <class Call>
+  void between_kernels(std::string_view name, const Call& call) {
+    wait_and_release(dev_, Stream::links, dev_.record(Stream::compute));
+    check(call(dev_.handle(Stream::links)), name);
+    wait_and_release(dev_, Stream::compute, dev_.record(Stream::links));
   }
 
   void check(HcclResult result, std::string_view call) const {
@@ -276,6 +308,7 @@ class Group final : public comm::Communicator<Device> {
   Hccl hccl_;
   HcclComm comm_ = nullptr;
   comm::Traffic traffic_;
+  Tensor<Device, std::byte> staging_;  // of gathers beside kernels: (size + 1, piece), once there are some
 };
 
 }  // namespace lora::ascend

@@ -53,6 +53,7 @@ struct Runtime {
   aclError (*aclrtDestroyStream)(aclrtStream stream) = nullptr;
   aclError (*aclrtDestroyStreamForce)(aclrtStream stream) = nullptr;
   aclError (*aclrtSynchronizeStreamWithTimeout)(aclrtStream stream, std::int32_t milliseconds) = nullptr;
+  aclError (*aclrtStreamQuery)(aclrtStream stream, aclrtStreamStatus* status) = nullptr;
   aclError (*aclrtCreateEventExWithFlag)(aclrtEvent* event, std::uint32_t flags) = nullptr;
   aclError (*aclrtDestroyEvent)(aclrtEvent event) = nullptr;
   aclError (*aclrtRecordEvent)(aclrtEvent event, aclrtStream stream) = nullptr;
@@ -94,6 +95,7 @@ struct Runtime {
     f("aclrtDestroyStream", aclrtDestroyStream);
     f("aclrtDestroyStreamForce", aclrtDestroyStreamForce);
     f("aclrtSynchronizeStreamWithTimeout", aclrtSynchronizeStreamWithTimeout);
+    f("aclrtStreamQuery", aclrtStreamQuery);
     f("aclrtCreateEventExWithFlag", aclrtCreateEventExWithFlag);
     f("aclrtDestroyEvent", aclrtDestroyEvent);
     f("aclrtRecordEvent", aclrtRecordEvent);

@@ -110,7 +110,9 @@ class Device : public Threads, public DeviceState<Device> {
   void start_copy_to_host(void* target, const void* source, std::size_t bytes, Stream) {
     copy_to_host(target, source, bytes);
   }
-  void copy_on_device(void* target, const void* source, std::size_t bytes) { copy_to_host(target, source, bytes); }
+  void copy_on_device(void* target, const void* source, std::size_t bytes, Stream = Stream::compute) {
+    copy_to_host(target, source, bytes);
+  }
   void synchronize() {}
 
   // Calls are synchronous, so that an event is a time in nanoseconds.

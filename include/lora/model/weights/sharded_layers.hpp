@@ -63,15 +63,12 @@ class ShardedLayers : public LayerSource<D> {
     const Index begin = part.begins[rank], size = part.begins[rank + 1] - begin;
     if (size > 0) {
       std::byte* const own = to.data() + begin;
-      if (part.on_device.view().empty()) {
+      if (part.on_device.view().empty())
         dev.copy_from_host(own, part.on_host.data(), static_cast<std::size_t>(size), Stream::copy);
-        wait_and_release(dev, Stream::compute, dev.record(Stream::copy));
-      } else {
-        dev.copy_on_device(own, part.on_device.view().data(), static_cast<std::size_t>(size));
-      }
+      else
+        dev.copy_on_device(own, part.on_device.view().data(), static_cast<std::size_t>(size), Stream::copy);
     }
-    ranks_.all_gather(dev, to, part.begins);
-    wait_and_release(dev, Stream::copy, dev.record(Stream::compute));
+    ranks_.all_gather(dev, to, part.begins, Stream::copy);
   }
 
  private:
