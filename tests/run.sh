@@ -3,10 +3,11 @@
 #
 #   tests/run.sh              everything
 #   tests/run.sh FOLDER...    the tests of these folders of tests/, with assertions: what a change there asks for first
+#   LORA_JOBS=1 tests/run.sh  with fewer processes at a time than there are processors
 set -eu
 cd "$(dirname "$0")/.."
 
-case "${1:-}" in -h | --help) sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
+case "${1:-}" in -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 for folder in "$@"; do
   if [ ! -f "tests/$folder/CMakeLists.txt" ] && ! ls "tests/$folder/"*_test.cpp >/dev/null 2>&1; then
     echo "tests/run.sh: $folder is no folder of tests; --help says more" >&2
@@ -14,7 +15,7 @@ for folder in "$@"; do
   fi
 done
 cmake/install_dependencies.sh --tests
-jobs=$(nproc)
+jobs=${LORA_JOBS:-$(nproc)}
 at_once=$((jobs + 1))  # at a time: some wait, for disks and for each other
 cmake --preset dev
 

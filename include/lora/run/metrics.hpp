@@ -35,7 +35,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, double>> datasets{};  ///< and of the files in the run so far
 };
 
-/// A value that is not finite becomes null.
+/// A value that is not finite is kept here and written as null.
 io::Json to_json(const StepMetrics& metrics);
 
 /// What to_json made of a step.
