@@ -19,6 +19,13 @@
 
 namespace lora::comm {
 
+/// The sizes of the pieces of at most `longest` bytes, of which so many bytes are made.
+inline std::vector<std::size_t> pieces_of(std::size_t bytes, std::size_t longest) {
+  std::vector<std::size_t> sizes(bytes / longest, longest);
+  if (bytes % longest > 0) sizes.push_back(bytes % longest);
+  return sizes;
+}
+
 /// Ranks that are processes of MPI. Only the thread that made it may call it, as MPI_THREAD_FUNNELED asks for. Numbers
 /// go from rank to rank as bytes, in pieces of at most 1 GiB, since MPI counts in int; so the processors must have the
 /// same order of bytes. Waiting gives way to other threads at once and sleeps after a while, for a rank's teams of
@@ -27,8 +34,12 @@ namespace lora::comm {
 ///          minutes at first, or MPI fails
 class Mpi final : public HostRanks {
  public:
-  /// A copy of `of`, on which the program may go on to send what it likes.
-  explicit Mpi(MPI_Comm of) {
+  static constexpr std::size_t longest_piece = std::size_t{1} << 30;
+
+  /// A copy of `of`, on which the program may go on to send what it likes. Whoever has begun MPI ends it, after this.
+  /// `longest`: of pieces, at most `longest_piece`.
+  explicit Mpi(MPI_Comm of, std::size_t longest = longest_piece)
+      : longest_(std::clamp<std::size_t>(longest, 1, longest_piece)) {
     check("MPI_Comm_dup", MPI_Comm_dup(of, &comm_));
     check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     check("MPI_Comm_rank", MPI_Comm_rank(comm_, &rank_));
@@ -84,7 +95,6 @@ class Mpi final : public HostRanks {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::size_t longest = std::size_t{1} << 30;
 
   struct Piece {
     int other;
@@ -97,9 +107,11 @@ class Mpi final : public HostRanks {
     return slab.subspan(static_cast<std::size_t>(begins[at]), static_cast<std::size_t>(begins[at + 1] - begins[at]));
   }
   // Pieces with the same tag arrive in the order in which they are sent.
-  static void add(std::vector<Piece>& pieces, int other, int tag, std::span<std::byte> bytes) {
-    for (std::size_t begin = 0; begin < bytes.size(); begin += longest)
-      pieces.push_back({other, tag, bytes.subspan(begin, std::min(longest, bytes.size() - begin))});
+  void add(std::vector<Piece>& pieces, int other, int tag, std::span<std::byte> bytes) const {
+    for (const std::size_t size : pieces_of(bytes.size(), longest_)) {
+      pieces.push_back({other, tag, bytes.first(size)});
+      bytes = bytes.subspan(size);
+    }
   }
 
   void move(const std::vector<Piece>& out, const std::vector<Piece>& in) {
@@ -164,6 +176,7 @@ class Mpi final : public HostRanks {
     fail<Error>(call, " failed: ", std::string_view(text, static_cast<std::size_t>(length)));
   }
 
+  std::size_t longest_;
   MPI_Comm comm_ = MPI_COMM_NULL;
   std::chrono::duration<double> timeout_{1800};
   int rank_ = 0, size_ = 1;
