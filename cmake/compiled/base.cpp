@@ -6,6 +6,7 @@
 #include "lora/core/log.ipp"
 #include "lora/core/printable.ipp"
 #include "lora/cpu/runtime/machine.ipp"
+#include "lora/cpu/runtime/processors.ipp"
 #include "lora/cpu/runtime/waiting.ipp"
 #include "lora/cpu/vectors/onednn.ipp"
 #include "lora/data/batches/batch.ipp"

@@ -1,7 +1,5 @@
 #include "processes.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -19,6 +17,7 @@
 #include "lora/core/error.hpp"
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
+#include "lora/cpu/runtime/processors.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/device_name.hpp"
 #if defined(LORA_WITH_MPI)
@@ -62,40 +61,35 @@ void Processes::share_threads(settings::Config& config) {
   if (ranks_ == nullptr) return;
   struct Place {
     char host[256];
-    cpu_set_t processors;
+    cpu::Processors processors;
     Index threads;  // 0: those that it is given here
   };
   std::vector<Place> places(static_cast<std::size_t>(ranks_->size()));
   Place& own = places[static_cast<std::size_t>(ranks_->rank())];
   std::strncpy(own.host, ranks_->host_and_boot().c_str(), sizeof own.host - 1);
-  if (sched_getaffinity(0, sizeof own.processors, &own.processors) != 0) CPU_SET(0, &own.processors);
+  own.processors = cpu::own_processors();
   own.threads = config.threads.value_or(0);
   std::vector<Index> begins{0};
   while (std::ssize(begins) <= ranks_->size()) begins.push_back(begins.back() + static_cast<Index>(sizeof(Place)));
   ranks_->gather_on_host(std::as_writable_bytes(std::span(places)), begins);
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  Index counted = 0;
   std::vector<const Place*> here;
+  std::vector<cpu::Processors> processors_here;
   std::set<std::string> hosts;
   for (const Place& place : places) {
     hosts.emplace(place.host, ::strnlen(place.host, sizeof place.host));
     if (std::strncmp(place.host, own.host, sizeof own.host) != 0) continue;
     here.push_back(&place);
-    counted += CPU_COUNT(&place.processors);
-    CPU_OR(&all, &all, &place.processors);
+    processors_here.push_back(place.processors);
   }
   hosts_ = static_cast<int>(hosts.size());
-  // Where a launcher has bound each rank to processors of its own, it has shared them out already.
-  const Index processors = CPU_COUNT(&all);
-  const bool bound = counted == processors;
-  const auto threads_of = [&](const Place& place) {
-    if (place.threads > 0) return place.threads;
-    return std::max<Index>(1, bound ? CPU_COUNT(&place.processors) : processors / std::ssize(here));
-  };
-  config.threads = threads_of(own);
+  const cpu::SharedThreads shared = cpu::share_threads(processors_here);
   Index threads = 0;
-  for (const Place* place : here) threads += threads_of(*place);
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    const Index given = here[i]->threads > 0 ? here[i]->threads : shared.each[i];
+    if (here[i] == &own) config.threads = given;
+    threads += given;
+  }
+  const int processors = shared.processors;
   if (threads <= processors || here.front() != &own) return;
   const bool alone = here.size() == 1;
   log::warn("the ", alone ? "rank" : concat(std::ssize(here), " ranks"), " on ", std::string_view(ranks_->host()),

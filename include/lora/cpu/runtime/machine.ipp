@@ -4,6 +4,7 @@
 
 #include "lora/core/config.hpp"
 #include "lora/cpu/runtime/machine.hpp"
+#include "lora/cpu/runtime/quota.hpp"
 
 namespace lora::cpu {
 
@@ -72,16 +73,7 @@ LORA_INLINE MemoryLimit group_memory(const std::string& root) {
 
 LORA_INLINE double group_cpus(const std::string& root) {
   double cpus = std::numeric_limits<double>::infinity();
-  for (const std::string& folder : control_groups(root, "cpu")) {
-    double quota = -1, period = 0;
-    if (std::ifstream file(folder + "/cpu.max"); file >> quota >> period) {
-      if (quota > 0 && period > 0) cpus = std::min(cpus, quota / period);
-      continue;
-    }
-    quota = first_number(folder + "/cpu.cfs_quota_us").value_or(-1);
-    period = first_number(folder + "/cpu.cfs_period_us").value_or(0);
-    if (quota > 0 && period > 0) cpus = std::min(cpus, quota / period);
-  }
+  for (const std::string& folder : control_groups(root, "cpu")) cpus = std::min(cpus, quota_of(folder).value_or(cpus));
   return cpus;
 }
 
@@ -93,7 +85,7 @@ LORA_INLINE int available_threads(const std::string& root) {
   CPU_ZERO(&mask);
   if (sched_getaffinity(0, sizeof mask, &mask) == 0 && CPU_COUNT(&mask) > 0) threads = CPU_COUNT(&mask);
   const double quota = detail::group_cpus(root);
-  if (quota < threads) threads = std::max(1, static_cast<int>(quota + 0.999));
+  if (quota < threads) threads = detail::whole_processors(quota);
   return threads;
 }
 
