@@ -20,6 +20,7 @@
 #include "lora/cpu/runtime/processors.hpp"
 #include "lora/run/environment.hpp"
 #include "lora/settings/device_name.hpp"
+#include "lora/train/same_on_ranks.hpp"
 #if defined(LORA_WITH_MPI)
 #  include "lora/comm/mpi.hpp"
 #endif
@@ -52,7 +53,8 @@ Processes::Processes(const settings::Config& config) {
                         "processors find each other by MPI: start them with mpirun or srun, or unset ", launch.variable,
                         " for a single one");
     ranks_ = std::make_unique<comm::Meeting>(*comm::meeting_place(), run::describe_build(),
-                                             std::chrono::duration<double>(config.ddp_timeout));
+                                             std::chrono::duration<double>(config.ddp_timeout), comm::Socket{},
+                                             train::facts_of_settings(config));
   }
   failed_name = concat("rank ", ranks_->rank(), " on ", std::string_view(ranks_->host()), ": ");
 }

@@ -21,6 +21,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@
 #include <vector>
 
 #include "lora/comm/facts.hpp"
+#include "lora/core/hash.hpp"
 #include "support/environment.hpp"
 #include "support/message_of.hpp"
 #include "support/quiet.hpp"
@@ -113,13 +115,16 @@ std::string answer_to(int port, std::string_view words, bool closes = false,
   return all;
 }
 
-/// The first words of a rank, as they go over the wire.
-std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view version) {
+/// The first words of a rank, as they go over the wire. `count`: how many bytes of facts it says it has.
+std::string hello(std::uint32_t rank, std::uint32_t size, std::string_view version, std::string_view facts = "",
+                  std::optional<std::uint32_t> count = std::nullopt) {
   const std::uint32_t numbers[] = {0x4C6F5261, rank, size};
-  std::string words(sizeof numbers + 120, '\0');
+  const std::uint32_t bytes = count.value_or(static_cast<std::uint32_t>(facts.size()));
+  std::string words(sizeof numbers + 120 + sizeof bytes, '\0');
   std::memcpy(words.data(), numbers, sizeof numbers);
   std::copy(version.begin(), version.end(), words.begin() + sizeof numbers);
-  return words;
+  std::memcpy(words.data() + sizeof numbers + 120, &bytes, sizeof bytes);
+  return words.append(facts);
 }
 
 /// The same of a processor with the other order of bytes.
@@ -178,7 +183,7 @@ TEST_CASE("meeting: what ranks have sent and received is counted, with what tell
     done[at] = meeting.traffic();
   });
   for (const std::string& end : ends) CHECK(end == "");
-  constexpr double hello_bytes = 132, header = 16;
+  constexpr double hello_bytes = 136, header = 16;
   const auto check = [](const comm::Traffic& traffic, double sent, double received) {
     CHECK(traffic.sent_bytes == sent);
     CHECK(traffic.received_bytes == received);
@@ -334,6 +339,83 @@ TEST_CASE("meeting: ranks that don't belong together are told so, all of them") 
     // A rank that comes a second time may come first.
     CHECK((holds(answer, reason) || holds(reason, "second time")));
   }
+}
+
+TEST_CASE("meeting: a rank of another run ends the wait of all, and the first fact in which it differs is named") {
+  const Quiet quiet;
+  using Facts = std::vector<comm::Fact>;
+  const Facts facts{{"the setting seed", "42"}, {"the setting stages", std::string(201, 's')}, {"the data", "a\nb"}};
+  const auto ends_with = [&](const Facts& others) {
+    const int port = free_port();
+    std::vector<int> kinds(3);  // of the error: 1, or 2 for a setting
+    auto ends = ends_of(3, [&](int rank) {
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));  // rank 2 waits by then, most often
+      try {
+        Meeting meeting(place_of(rank, 3, port), "this build", patience, {}, rank == 1 ? others : facts);
+        CHECK(meeting.agree(1) == 1);
+      } catch (const std::exception& error) {
+        kinds[static_cast<std::size_t>(rank)] = dynamic_cast<const ConfigError*>(&error) != nullptr ? 2 : 1;
+        throw;
+      }
+    });
+    if (!ends[0].empty()) CHECK(kinds == std::vector<int>{2, 2, 2});
+    for (const std::string& end : ends) CHECK(end == ends[0]);
+    return ends[0];
+  };
+  const auto with = [&](std::size_t at, const std::string& value) {
+    Facts others = facts;
+    others[at].value = value;
+    return ends_with(others);
+  };
+  const std::string who = "rank 1 of 3 at 127.0.0.1 is of another run";
+  CHECK(ends_with(facts) == "");
+  CHECK(with(0, "5\x1b") == who + ": ranks differ in the setting seed: rank 0 has 42, it has 5\\x1B");
+  CHECK(with(0, "") == who + ": ranks differ in the setting seed: rank 0 has 42, it has ");
+  CHECK(with(1, std::string(200, 's')) == who + ": ranks differ in the setting stages: rank 0 has checksum " +
+                                              checksum_text(checksum(facts[1].value)) + ", it has " +
+                                              std::string(200, 's'));
+  CHECK(holds(with(1, std::string(200, 's') + "t"), ": ranks differ in the setting stages: rank 0 has checksum "));
+  CHECK(holds(with(2, "a\nc"), ": ranks differ in the data: rank 0 has checksum "));
+  const std::string other_facts = who + ", of which it tells other facts than rank 0 does of its own";
+  CHECK(ends_with({facts[0], facts[1]}) == other_facts);
+  CHECK(ends_with({facts[0], facts[1], facts[2], {"the model", "1"}}) == other_facts);
+  CHECK(ends_with({{"the setting lr", "42"}, facts[1], facts[2]}) == other_facts);
+  CHECK(ends_with({}) == other_facts);
+  // More than is sent is compared as a whole.
+  const auto many = [](const char* last) {
+    Facts result(1000, {"a fact", std::string(100, 'x')});
+    result.push_back({"a fact", last});
+    return result;
+  };
+  const int port = free_port();
+  const auto ends = ends_of(2, [&](int rank) {
+    const Meeting meeting(place_of(rank, 2, port), "this build", patience, {}, many(rank == 0 ? "one" : "other"));
+  });
+  for (const std::string& end : ends)
+    CHECK(end.starts_with("rank 1 of 2 at 127.0.0.1 is of another run: ranks differ in facts: rank 0 has checksum "));
+}
+
+TEST_CASE("meeting: who says that more follows than any run has is a stranger, and so is who does not say it all") {
+  const Quiet quiet;
+  const int port = free_port();
+  std::string answer;
+  const auto ends = ends_of(4, [&](int rank) {
+    if (rank == 2) {
+      answer = answer_to(port, hello(1, 2, "this build", "facts", (1u << 16) + 1));
+    } else if (rank == 3) {
+      (void)answer_to(port, hello(1, 2, "this build", "a\t", 1u << 16), true);  // and goes
+    } else {
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      Meeting meeting(place_of(rank, 2, port), "this build", patience, {}, {{"a", "1"}});
+      CHECK(meeting.agree(0) == 0);
+    }
+  });
+  for (const std::string& end : ends) CHECK(end == "");
+  CHECK(answer == "");
+  std::size_t refused = 0;
+  for (std::size_t at = 0; (at = quiet.text.find("is no rank of this run: refused", at)) != std::string::npos; ++at)
+    ++refused;
+  CHECK(refused == 2);
 }
 
 TEST_CASE("meeting: a rank that ends before all are there ends the wait of the others") {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,11 +54,19 @@ std::string bytes_of(std::initializer_list<T> numbers) {
   return {reinterpret_cast<const char*>(numbers.begin()), numbers.size() * sizeof(T)};
 }
 
-std::string hello(std::uint32_t rank, std::uint32_t size) {
+const std::vector<comm::Fact>& facts() {
+  static const std::vector<comm::Fact> all{{"the setting seed", "42"}, {"the setting lr", "0.1"}};
+  return all;
+}
+
+/// `count`: how many bytes of facts it says it has, which then follow; else it has those of this run.
+std::string hello(std::uint32_t rank, std::uint32_t size, std::optional<std::uint32_t> count = std::nullopt) {
+  const std::string own = "the setting seed\t42\nthe setting lr\t0.1\n";
   std::string words = bytes_of<std::uint32_t>({0x4C6F5261, rank, size});
   words += version;
   words.resize(132);
-  return words;
+  words += bytes_of<std::uint32_t>({count.value_or(static_cast<std::uint32_t>(own.size()))});
+  return count ? words : words + own;
 }
 
 std::string header(std::uint64_t bytes) { return bytes_of<std::uint64_t>({bytes, 0}); }
@@ -69,8 +78,8 @@ struct Speaker {
   bool leaves = false;  ///< then hears nothing either
 };
 
-/// The first byte has this rank, the number of ranks and which call comes first. Then come pieces: who says it and how,
-/// how many bytes, and the bytes.
+/// The first byte has this rank, the number of ranks, which call comes first, and whether a piece that begins as ranks
+/// do has facts of its own. Then come pieces: who says it and how, how many bytes, and the bytes.
 struct Script {
   static constexpr std::size_t most = 8;
 
@@ -89,6 +98,7 @@ struct Script {
     size = 2 + static_cast<int>(first >> 1 & 3);
     rank = (first & 1) != 0 ? size - 1 : 0;
     first_call = first >> 3 & 3;
+    const bool own_facts = (first & 32) != 0;
     while (!input.empty()) {
       const unsigned how = take();
       const std::string_view bytes = input.substr(0, take());
@@ -97,7 +107,9 @@ struct Script {
       count = std::max(count, who + 1);
       Speaker& speaker = speakers[who];
       std::string& words = (how & 16) != 0 ? speaker.after : speaker.before;
-      if ((how & 8) != 0) words += hello(static_cast<std::uint32_t>(who), static_cast<std::uint32_t>(size));
+      if ((how & 8) != 0)
+        words += hello(static_cast<std::uint32_t>(who), static_cast<std::uint32_t>(size),
+                       own_facts ? std::optional(static_cast<std::uint32_t>(bytes.size())) : std::nullopt);
       if ((how & 32) != 0) words += header(bytes.size());
       words += bytes;
       if ((how & 64) != 0) speaker.stays = false;
@@ -153,7 +165,8 @@ void follow(const Script& script) {
   say(other, speaker.before + speaker.after);
   finish(other, speaker);
   try {
-    Meeting meeting({.rank = script.rank, .size = script.size, .address = "here"}, version, timeout, std::move(own));
+    Meeting meeting({.rank = script.rank, .size = script.size, .address = "here"}, version, timeout, std::move(own),
+                    facts());
     calls(meeting, script.first_call);
   } catch (const Error& error) {
     expect(error.what() == printable(error.what()));
@@ -187,7 +200,7 @@ void lead(const Script& script) {
   for (int rank = 1; rank < script.size; ++rank)
     come(hello(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(script.size)));
   try {
-    Meeting meeting({.rank = 0, .size = script.size, .address = "here"}, version, timeout, std::move(door));
+    Meeting meeting({.rank = 0, .size = script.size, .address = "here"}, version, timeout, std::move(door), facts());
     for (std::size_t i = 0; i < guests.size(); ++i) {
       // Ranks that are what they say they are go on with the words of the speaker of their number.
       const Speaker& speaker = script.speakers[i < script.count ? i : i - script.count + 1];

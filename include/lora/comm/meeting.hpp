@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "lora/comm/facts.hpp"
 #include "lora/comm/on_host.hpp"
 
 namespace lora::comm {
@@ -46,7 +47,8 @@ class Socket {
 };
 
 /// Ranks of whose hosts each is connected with that of rank 0: enough for what is said between them, while devices have
-/// links of their own. Who connects and is no rank of the run is refused, and told in the log.
+/// links of their own. Who connects and is no rank of the run is refused, and told in the log. What is sent is neither
+/// encrypted nor signed: MASTER_PORT belongs into a network of which every host is trusted.
 /// Throws   Error, from every call, where another rank has ended, or does not come within the time that `wait_at_most`
 ///          says; all ranks that wait are told which it was
 class Meeting final : public HostRanks {
@@ -54,10 +56,13 @@ class Meeting final : public HostRanks {
   using Clock = std::chrono::steady_clock;
 
   /// Returns once all are there. `version`: what ranks must have the same, of at most 119 bytes. `socket`: one that is
-  /// there already, which listens (rank 0) or is connected with rank 0 (others); none: as the place says.
-  /// Throws   Error where the address is not this host's or the port is taken (rank 0), nobody answers there (others),
+  /// there already, which listens (rank 0) or is connected with rank 0 (others); none: as the place says. `run`: by
+  /// what a run is told from another, such as its settings; compared before anything is made together. Throws   Error
+  /// where the address is not this host's or the port is taken (rank 0), nobody answers there (others),
   ///          a rank comes twice, with another size, version or order of bytes, or not in time
-  Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout, Socket socket = {});
+  ///          ConfigError, on every rank, where one has another fact of the run, which is named
+  Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout, Socket socket = {},
+          const std::vector<Fact>& run = {});
 
   int rank() const override { return place_.rank; }
   int size() const override { return place_.size; }
@@ -79,19 +84,22 @@ class Meeting final : public HostRanks {
   Socket connected() const;
   void join(Socket socket);
   bool welcome(Guest& guest);
+  enum class Refusal : std::uint64_t { none, error, settings };  // as it goes over the wire
+
+  std::string difference_from(std::string_view theirs) const;
   // `reversed`: the other side has its numbers in another order of bytes.
-  void refuse(Socket socket, const std::string& reason, bool reversed = false) const;
+  void refuse(Socket socket, const std::string& reason, Refusal kind, bool reversed = false) const;
   std::string missing() const;
 
   void send(int other, std::span<const std::byte> bytes);
   void receive(int other, std::span<std::byte> bytes);
   // Tells the ranks that wait for rank 0 why it ends.
-  [[noreturn]] void end(const std::string& reason);
+  [[noreturn]] void end(const std::string& reason, Refusal kind = Refusal::error);
   Clock::time_point limit() const;
   void wait_for(int other, short events, Clock::time_point until);
 
   MeetingPlace place_;
-  std::string version_;
+  std::string version_, run_;
   std::chrono::duration<double> timeout_;
   std::vector<Socket> sockets_;  // of rank 0 to each other rank; of others the first, to rank 0
   Traffic traffic_;

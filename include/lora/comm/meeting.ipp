@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -20,6 +21,7 @@
 #include "lora/core/config.hpp"
 #include "lora/core/environment.hpp"
 #include "lora/core/error.hpp"
+#include "lora/core/hash.hpp"
 #include "lora/core/log.hpp"
 #include "lora/core/printable.hpp"
 
@@ -55,27 +57,47 @@ LORA_INLINE Socket::~Socket() {
   if (handle_ >= 0) ::close(handle_);
 }
 
-/// What a rank says first. Numbers are this host's: of another order of bytes the first of them is reversed.
+/// What a rank says first, before the facts of its run. Numbers are this host's: of another order of bytes the first of
+/// them is reversed.
 struct Meeting::Hello {
   static constexpr std::uint32_t own = 0x4C6F5261, reversed = __builtin_bswap32(own);
 
   std::uint32_t magic = own;
   std::uint32_t rank = 0, size = 0;
   char version[120] = "";
+  std::uint32_t facts = 0;  // bytes that follow
 };
 
 struct Meeting::Guest {
   Socket socket;
   std::string address{};
   Clock::time_point until{};
-  Hello hello{};
-  std::size_t received = 0;
+  std::string words{};  // that it has said
 };
 
 namespace detail {
 
 inline constexpr std::chrono::seconds guest_patience{10};
 inline constexpr std::size_t most_guests = 256;
+inline constexpr std::size_t most_facts = std::size_t{1} << 16;  // bytes of a run's, which any guest may have kept here
+
+/// A line for each, of which the first to differ can be named. Long values are compared by their checksums.
+inline std::string lines_of(const std::vector<Fact>& facts) {
+  std::string lines;
+  for (const Fact& fact : facts) {
+    const bool fits = fact.value.size() <= 200 && fact.value.find('\n') == std::string::npos;
+    lines += concat(fact.name, "\t", fits ? fact.value : "checksum " + checksum_text(checksum(fact.value)), "\n");
+  }
+  if (lines.size() > most_facts) lines = concat("facts\tchecksum ", checksum_text(checksum(lines)), "\n");
+  return lines;
+}
+
+/// Takes the first line of a text, without its end.
+inline std::string_view take_line(std::string_view& text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  text.remove_prefix(std::min(text.size(), line.size() + 1));
+  return line;
+}
 
 /// Before each gather's bytes, from rank 0: how many follow, and whether they are the reason why the run ends.
 struct Header {
@@ -152,8 +174,11 @@ std::span<const std::byte> bytes_of(const T& value) {
 }  // namespace detail
 
 LORA_INLINE Meeting::Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout,
-                             Socket socket)
-    : place_(std::move(place)), version_(version.substr(0, sizeof Hello{}.version - 1)), timeout_(timeout) {
+                             Socket socket, const std::vector<Fact>& run)
+    : place_(std::move(place)),
+      version_(version.substr(0, sizeof Hello{}.version - 1)),
+      run_(detail::lines_of(run)),
+      timeout_(timeout) {
   sockets_.resize(static_cast<std::size_t>(place_.rank == 0 ? place_.size : 1));
   if (place_.rank == 0)
     receive_all(socket.open() ? std::move(socket) : open_door());
@@ -255,40 +280,66 @@ LORA_INLINE void Meeting::receive_all(const Socket& door) {
 
 /// Whether it is known who the guest is; its socket is then that of a rank, or still its own where it is none.
 LORA_INLINE bool Meeting::welcome(Guest& guest) {
-  auto* const to = reinterpret_cast<char*>(&guest.hello) + guest.received;
-  const ssize_t got = ::recv(guest.socket.handle(), to, sizeof guest.hello - guest.received, 0);
+  constexpr std::size_t behind_version = offsetof(Hello, facts);
+  Hello hello;
+  const auto read_hello = [&] { std::memcpy(&hello, guest.words.data(), std::min(guest.words.size(), sizeof hello)); };
+  read_hello();
+  // No more than that: what follows belongs to the first call.
+  const std::size_t size = sizeof hello + (guest.words.size() < sizeof hello ? 0 : hello.facts);
+  char text[4096];
+  const ssize_t got = ::recv(guest.socket.handle(), text, std::min(sizeof text, size - guest.words.size()), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (got <= 0) return true;
-  guest.received += static_cast<std::size_t>(got);
-  const Hello& hello = guest.hello;
+  guest.words.append(text, static_cast<std::size_t>(got));
+  read_hello();
   const bool reversed = hello.magic == Hello::reversed;
-  if (guest.received >= sizeof hello.magic && hello.magic != Hello::own && !reversed) return true;
-  if (guest.received < sizeof hello) return false;
+  if (guest.words.size() >= sizeof hello.magic && hello.magic != Hello::own && !reversed) return true;
+  if (guest.words.size() < behind_version) return false;
   const auto number = [&](std::uint32_t value) { return reversed ? __builtin_bswap32(value) : value; };
   const std::string version(hello.version, ::strnlen(hello.version, sizeof hello.version));
   const std::string who =
       concat("rank ", number(hello.rank), " of ", number(hello.size), " at ", std::string_view(guest.address));
-  std::string reason;
-  if (reversed)
-    reason = "has another byte order than rank 0; expected processors that all have the same";
-  else if (version != version_)
-    reason = concat("is of another build, ", std::string_view(printable(version)), "; rank 0 is ",
-                    std::string_view(version_));
-  else if (hello.size != static_cast<std::uint32_t>(place_.size) || hello.rank == 0 || hello.rank >= hello.size)
-    reason = concat("is none of the ", place_.size, " ranks; RANK or WORLD_SIZE is wrong there");
-  else if (sockets_[hello.rank].open())
-    reason = "comes a second time; RANK must be another for each process";
-  if (!reason.empty()) {
-    // It is of this run: all are told rather than that one is waited for.
-    refuse(std::move(guest.socket), concat(std::string_view(who), " ", std::string_view(reason)), reversed);
-    end(concat(std::string_view(who), " ", std::string_view(reason)));
-  }
+  // It is of this run, or thinks so: all are told rather than that one is waited for.
+  const auto end_by = [&](const std::string& reason, Refusal kind = Refusal::error) {
+    const std::string told = concat(std::string_view(who), " ", std::string_view(reason));
+    refuse(std::move(guest.socket), told, kind, reversed);
+    end(told, kind);
+  };
+  if (reversed) end_by("has another byte order than rank 0; expected processors that all have the same");
+  if (version != version_)
+    end_by(concat("is of another build, ", std::string_view(printable(version)), "; rank 0 is ",
+                  std::string_view(version_)));
+  if (hello.size != static_cast<std::uint32_t>(place_.size) || hello.rank == 0 || hello.rank >= hello.size)
+    end_by(concat("is none of the ", place_.size, " ranks; RANK or WORLD_SIZE is wrong there"));
+  if (sockets_[hello.rank].open()) end_by("comes a second time; RANK must be another for each process");
+  if (guest.words.size() < sizeof hello) return false;
+  const std::string_view facts = std::string_view(guest.words).substr(sizeof hello);
+  if (hello.facts > detail::most_facts) return true;
+  if (facts.size() < hello.facts) return false;
+  if (const std::string difference = difference_from(facts); !difference.empty()) end_by(difference, Refusal::settings);
   sockets_[hello.rank] = std::move(guest.socket);
   return true;
 }
 
-LORA_INLINE void Meeting::refuse(Socket socket, const std::string& reason, bool reversed) const {
-  detail::Header header{.bytes = reason.size(), .ends = 1};
+/// In what a rank's run differs from this one, in words that go behind its name; nothing where it doesn't.
+LORA_INLINE std::string Meeting::difference_from(std::string_view theirs) const {
+  if (theirs == run_) return {};
+  std::string_view ours = run_;
+  std::string_view own, other;
+  do {
+    own = detail::take_line(ours);
+    other = detail::take_line(theirs);
+  } while (own == other && !own.empty());
+  const auto name = own.substr(0, own.find('\t'));
+  if (name.empty() || name != other.substr(0, other.find('\t')))
+    return "is of another run, of which it tells other facts than rank 0 does of its own";
+  const auto shown = [&](std::string_view line) { return printable(shortened(line.substr(name.size() + 1), 300)); };
+  return concat("is of another run: ranks differ in ", name, ": rank 0 has ", std::string_view(shown(own)), ", it has ",
+                std::string_view(shown(other)));
+}
+
+LORA_INLINE void Meeting::refuse(Socket socket, const std::string& reason, Refusal kind, bool reversed) const {
+  detail::Header header{.bytes = reason.size(), .ends = static_cast<std::uint64_t>(kind)};
   if (reversed) header = {.bytes = __builtin_bswap64(header.bytes), .ends = __builtin_bswap64(header.ends)};
   // A few bytes, which a connection that is new takes at once.
   (void)::send(socket.handle(), &header, sizeof header, MSG_NOSIGNAL);
@@ -338,7 +389,9 @@ LORA_INLINE void Meeting::join(Socket socket) {
   hello.rank = static_cast<std::uint32_t>(place_.rank);
   hello.size = static_cast<std::uint32_t>(place_.size);
   std::memcpy(hello.version, version_.data(), version_.size());
+  hello.facts = static_cast<std::uint32_t>(run_.size());
   send(0, detail::bytes_of(hello));
+  send(0, std::as_bytes(std::span<const char>(run_)));
   receive(0, {});  // once all are there
 }
 
@@ -400,7 +453,7 @@ LORA_INLINE void Meeting::receive(int other, std::span<std::byte> bytes) {
   if (header.ends != 0) {
     std::string reason(static_cast<std::size_t>(std::min<std::uint64_t>(header.bytes, 4096)), '\0');
     take(std::as_writable_bytes(std::span(reason)));
-    end(printable(reason));
+    end(printable(reason), static_cast<Refusal>(header.ends));
   }
   if (header.bytes != bytes.size())
     end(concat("rank ", other, " sends ", header.bytes, " bytes, where ", bytes.size(),
@@ -409,11 +462,12 @@ LORA_INLINE void Meeting::receive(int other, std::span<std::byte> bytes) {
   traffic_.received_bytes += static_cast<double>(bytes.size());
 }
 
-LORA_INLINE void Meeting::end(const std::string& reason) {
+LORA_INLINE void Meeting::end(const std::string& reason, Refusal kind) {
   if (place_.rank == 0)
     for (Socket& socket : sockets_)
-      if (socket.open()) refuse(std::move(socket), reason);
+      if (socket.open()) refuse(std::move(socket), reason, kind);
   sockets_ = std::vector<Socket>(sockets_.size());
+  if (kind == Refusal::settings) fail<ConfigError>(std::string_view(reason));
   fail<Error>(std::string_view(reason));
 }
 

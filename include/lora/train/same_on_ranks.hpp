@@ -8,11 +8,16 @@
 #include "lora/comm/facts.hpp"
 #include "lora/io/files/paths.hpp"
 #include "lora/io/formats/json.hpp"
+#include "lora/settings/config.hpp"
 #include "lora/train/prepared.hpp"
 
 // What ranks compare before anything is written.
 
 namespace lora::train {
+
+/// The settings that ranks must have the same: all but paths, threads, and the file of DeepSpeed's that others came
+/// from.
+std::vector<comm::Fact> facts_of_settings(const settings::Config& config);
 
 /// What ranks must have the same that gather weights from each other as they make the model: the build, settings, and
 /// its tensors' shapes.

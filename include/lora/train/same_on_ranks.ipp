@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "lora/core/config.hpp"
 #include "lora/core/hash.hpp"
@@ -26,17 +27,23 @@ LORA_INLINE void add_settings(const io::Json& object, std::vector<comm::Fact>& f
 }
 
 LORA_INLINE std::vector<comm::Fact> build_and_settings(const Prepared& run) {
-  constexpr std::array<std::string_view, 8> own = {
-      "model_name_or_path", "adapter_name_or_path", "dataset", "dataset_dir",
-      "eval_dataset",       "output_dir",           "threads", "deepspeed"};
   std::vector<comm::Fact> facts = {{"the build", run::describe_build() + "; " + run.options.environment}};
-  io::Json settings = settings::to_json(run.config, settings::train_command);
-  for (const std::string_view key : own) settings.erase(std::string(key));
-  add_settings(settings, facts);
+  for (comm::Fact& fact : facts_of_settings(run.config)) facts.push_back(std::move(fact));
   return facts;
 }
 
 }  // namespace detail
+
+LORA_INLINE std::vector<comm::Fact> facts_of_settings(const settings::Config& config) {
+  constexpr std::array<std::string_view, 8> own = {
+      "model_name_or_path", "adapter_name_or_path", "dataset", "dataset_dir",
+      "eval_dataset",       "output_dir",           "threads", "deepspeed"};
+  io::Json settings = settings::to_json(config, settings::train_command);
+  for (const std::string_view key : own) settings.erase(std::string(key));
+  std::vector<comm::Fact> facts;
+  detail::add_settings(settings, facts);
+  return facts;
+}
 
 LORA_INLINE std::vector<comm::Fact> facts_of_shapes(const Prepared& run) {
   std::vector<comm::Fact> facts = detail::build_and_settings(run);
