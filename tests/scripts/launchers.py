@@ -7,7 +7,8 @@ mpirun and srun, which kill their processes within seconds when they get another
 
 On processors mpirun, `lora launch`, and srun where SLURM runs (with PMIx, as Debian's has it); with --stand_in on NPUs, which
 libraries stand for, also torchrun. A program that is built with another MPI is given with that one's mpirun:
-`--mpirun mpirun.mpich`. What is missing is said; 77 where nothing was there to be tried, 1 where something failed.
+`--mpirun mpirun.mpich`. --short has mpirun, srun and `lora launch` start processes on processors alone, and one signal end them.
+What is missing is said; 77 where nothing was there to be tried, 1 where something failed.
 """
 import argparse
 import json
@@ -84,15 +85,15 @@ class Trial:
         file = self.folder / name / "final_model" / "adapter_model.safetensors"
         return file.read_bytes() if file.exists() else None
 
-    def slow_steps(self, on_npus):
-        """The words of two processes' steps of some five seconds, which a launcher that kills its own has not the patience for."""
+    def slow_steps(self, on_npus, seconds):
+        """The words of two processes' steps of some `seconds`, which a launcher that kills its own has not the patience for."""
         data = "slow on an NPU" if on_npus else "slow"
         self.write_records(data, 20, 1000, 1001)
         said, fine = self.run([self.program], self.words(on_npus, data, 1, 2, 20, data))
         if not fine:
             sys.exit(f"one process fails: {said}")
         log = (self.folder / data / "trainer_log.jsonl").read_text().splitlines()
-        batches = 2 * max(1, int(5 * json.loads(log[-1])["tokens_per_second"] / 1000))
+        batches = 2 * max(1, int(seconds * json.loads(log[-1])["tokens_per_second"] / 1000))
         self.write_records(data, batches, 1000, 1001)
         return lambda name: self.words(on_npus, name, 2, 1000000, batches, data)
 
@@ -123,6 +124,7 @@ def main():
     parser.add_argument("--stand_in", type=pathlib.Path)
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--launcher", action="append", help="only this; again for several")
+    parser.add_argument("--short", action="store_true", help="each launcher on one device, ended by one signal")
     args = parser.parse_args()
     program = [str(args.program.resolve())]
     tried = failed = 0
@@ -136,13 +138,17 @@ def main():
         for number, (launcher, on_npus, command, signals, needs) in enumerate(launchers(args)):
             if args.launcher and launcher not in args.launcher:
                 continue
+            if args.short:
+                if on_npus and launcher in ("mpirun", "srun", "lora launch"):
+                    continue
+                signals = signals[-1:]
             title = f"{launcher}, {'NPUs' if on_npus else 'processors'}"
             if not is_there(needs):
-                print(f"{title}: not here")
+                print(f"skipped: {title}: not here")
                 continue
             tried += 1
             if on_npus not in slow:
-                slow[on_npus] = trial.slow_steps(on_npus)
+                slow[on_npus] = trial.slow_steps(on_npus, 3 if args.short else 5)
             name = f"run {number}"
             said, fine = trial.run(command, trial.words(on_npus, name, 2, 12))
             same = fine and trial.result(name) == trial.result("alone on an NPU" if on_npus else "alone") is not None
