@@ -33,8 +33,10 @@ std::vector<data::Sample> read_samples(const settings::Config& config) {
     sample.where = "prompt";
     samples.push_back(std::move(sample));
   } else {
-    const auto records = data::Dataset::open(
-        config.dataset, {.text_column = config.text_column, .max_samples = config.max_samples, .need_answer = false});
+    const auto records = data::Dataset::open(config.dataset, {.text_column = config.text_column,
+                                                              .max_samples = config.max_samples,
+                                                              .need_answer = false,
+                                                              .seed = static_cast<std::uint64_t>(config.seed)});
     inputs::refuse_idle_keys(config, records.kinds());
     for (Index i = 0; i < records.size(); ++i) samples.push_back(records[i]);
     inputs::warn_of_unused_fields(records);

@@ -229,12 +229,12 @@ TEST_CASE("curriculum: stages and classes are drawn by keys that never change fr
   const Index of_a[] = {3, 2};  // of the four samples of each stage
   std::size_t drawn[] = {0, 0};
   for (Index stage = 0; stage < 2; ++stage) {
-    const auto places = data::detail::permutation(4, mix_key(11, 0x63757272, static_cast<std::uint64_t>(stage)));
+    const auto places = permutation(4, mix_key(11, 0x63757272, static_cast<std::uint64_t>(stage)));
     for (Index place = 0; place < 4; ++place) {
       const std::size_t own = Index{places[static_cast<std::size_t>(place)]} < of_a[stage] ? 0 : 1;
       const std::size_t size = sequences[own].size(), round = drawn[own] / size;
-      const auto order = data::detail::permutation(
-          static_cast<Index>(size), mix_key(11, 0x636C617373, text_hash(std::string_view(labels[own])), round));
+      const auto order = permutation(static_cast<Index>(size),
+                                     mix_key(11, 0x636C617373, text_hash(std::string_view(labels[own])), round));
       const Index sample = 4 * stage + place;
       CHECK(curriculum.between(sample, sample + 1).at(0) == sequences[own][order[drawn[own]++ % size]]);
     }

@@ -2,12 +2,18 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/core/hash.hpp"
 #include "lora/core/log.hpp"
+#include "lora/core/random.hpp"
 #include "lora/io/files/file.hpp"
 #include "support/message_of.hpp"
 #include "support/one_file.hpp"
@@ -129,12 +135,6 @@ TEST_CASE("dataset: several files follow each other, and max_samples takes the f
     nothing.max_samples = none;
     CHECK(Dataset::open(paths, nothing).size() == 0);
   }
-  files[1].required = 3;
-  files[1].max_samples = 1;
-  CHECK(test::holds(test::message_of<FormatError>([&] { (void)Dataset::open(files); }),
-                    "records, expected the 3 that num_samples of its name, or the number behind #, asks for; unlike in "
-                    "LLaMA-Factory and ms-swift none is repeated to make up the number"));
-  files[1].required = {};
   files[0].max_samples = 0;
   files[1].max_samples = {};
   const auto later = Dataset::open(files);  // the first file has no record left
@@ -147,6 +147,77 @@ TEST_CASE("dataset: several files follow each other, and max_samples takes the f
   CHECK(all.fingerprint() == expected.value());
   CHECK(OneFile("{\"text\":\"1\"}\n{\"text\":\"2\"}").open().fingerprint() == some.fingerprint());
   CHECK(OneFile("{\"text\":\"2\"}\n{\"text\":\"1\"}").open().fingerprint() != some.fingerprint());
+}
+
+TEST_CASE("dataset: of a file with fewer records than are asked for each comes as often, and some once more") {
+  std::string lines;
+  for (int i = 0; i < 5; ++i) lines += concat("{\"text\":\"", i, "\"}\n");
+  const OneFile file(lines), other("{\"text\":\"x\"}\n", "b.jsonl");
+  std::vector<data::DataFile> files{data::DataFile(other.path.string()), data::DataFile(file.path.string())};
+  std::string told;
+  const log::Redirect redirect([&](log::Level, std::string_view line) { told += line; });
+  const auto texts = [&](const DatasetOptions& options = {}) {
+    const Dataset dataset = Dataset::open(files, options);
+    std::string all;
+    for (Index i = 0; i < dataset.size(); ++i) {
+      const Sample sample = dataset[i];
+      CHECK(sample.record == i);
+      CHECK(dataset.file_number(i) == (i > 0));
+      CHECK(dataset.bytes_of(i) == 13 + (i == 0));
+      CHECK(dataset[dataset.first_of(i)].where == sample.where);
+      CHECK(dataset.first_of(i) <= std::min<Index>(i, 5));
+      all += sample.text;
+    }
+    return all;
+  };
+  files[1].num_samples = 3;
+  CHECK(texts() == "x012");
+  CHECK(told.empty());
+  CHECK_FALSE(Dataset::open(files).repeats());
+  files[1].num_samples = 15;
+  CHECK(texts() == "x012340123401234");
+  CHECK(told == file.path.string() + ": 15 records are asked for and 5 are there: each comes 3 times");
+  CHECK(Dataset::open(files).repeats());
+  files[1].num_samples = 8;
+  told.clear();
+  const std::string some = texts();
+  CHECK(told == file.path.string() +
+                    ": 8 records are asked for and 5 are there: each comes 1 time, and 3 of them, "
+                    "drawn by seed, once more");
+  REQUIRE(some.size() == 9);
+  CHECK(some.starts_with("x01234"));
+  // The beginning of a permutation by the seed and the number of the file, whatever other files have.
+  const auto drawn = permutation(5, mix_key(0, 0x726570656174u, 2));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(some[6 + i] == static_cast<char>('0' + drawn[i]));
+  CHECK(texts() == some);
+  std::set<std::string> by_seed;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) by_seed.insert(texts({.seed = seed}));
+  CHECK(by_seed.size() > 5);
+  files[1].max_samples = 7;  // of those
+  CHECK(texts() == some.substr(0, 8));
+  files[1].max_samples = 4;
+  CHECK(texts() == "x0123");
+  files[1].max_samples = {};
+  CHECK(texts({.max_samples = 8}) == some.substr(0, 8));
+  CHECK(texts({.max_samples = 2}) == "x0");
+  files[0].num_samples = 2;
+  CHECK(Dataset::open(files, {.max_samples = 1}).size() == 1);
+  CHECK(Dataset::open(files).file_number(1) == 0);
+  files[0].num_samples = {};
+  // What is drawn is part of what a run goes on with.
+  std::set<std::uint64_t> prints;
+  for (const Index count : {5, 7, 8, 10}) {
+    files[1].num_samples = count;
+    prints.insert(Dataset::open(files).fingerprint());
+  }
+  files[1].num_samples = 8;
+  const std::uint64_t print = Dataset::open(files).fingerprint();
+  for (std::uint64_t seed = 1; seed < 9; ++seed) prints.insert(Dataset::open(files, {.seed = seed}).fingerprint());
+  CHECK(prints.size() > 6);
+  CHECK(prints.contains(print));
+  files[1].num_samples = Index{1} << 32;
+  CHECK(test::message_of<ConfigError>([&] { (void)Dataset::open(files); }) ==
+        file.path.string() + ": num_samples is 4294967296; at most 4294967295 are supported");
 }
 
 TEST_CASE("dataset: a malformed record is an error with file and line") {

@@ -257,12 +257,12 @@ TEST_CASE("order: of a mix, epochs and files are drawn by keys that never change
   Order order(mix, 9);
   std::size_t drawn[] = {0, 0};
   for (Index epoch = 0; epoch < 3; ++epoch) {
-    const auto places = data::detail::permutation(10, mix_key(9, 0x6D6978, static_cast<std::uint64_t>(epoch)));
+    const auto places = permutation(10, mix_key(9, 0x6D6978, static_cast<std::uint64_t>(epoch)));
     for (Index place = 0; place < 10; ++place) {
       const std::size_t file = places[static_cast<std::size_t>(place)] < 4 ? 0 : 1;
       const std::size_t size = files[file].size(), round = drawn[file] / size;
-      const auto own = data::detail::permutation(static_cast<Index>(size),
-                                                 mix_key(9, 0x636C617373, text_hash(mix.files[file].label), round));
+      const auto own =
+          permutation(static_cast<Index>(size), mix_key(9, 0x636C617373, text_hash(mix.files[file].label), round));
       CHECK(order[10 * epoch + place] == Index{files[file][own[drawn[file]++ % size]]});
     }
   }

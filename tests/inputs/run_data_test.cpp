@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -95,6 +97,42 @@ TEST_CASE("run data: records to evaluate are a file's or held back, of either as
     CHECK(data.eval_order().size() == (most == 2 ? 2 : 4));
     CHECK(data.eval().dataset().name() == "other");
   }
+}
+
+TEST_CASE("run data: of records that come more than once those that are held back are not learned from") {
+  const test::Quiet quiet;
+  Shelf shelf;
+  settings::Config& config = shelf.config;
+  for (int i = 0; i < 10; ++i)
+    shelf.lists["mine"].add(io::Json{{"input_ids", {1, 2, 3 + i}}, {"labels", {-100, -100, 3 + i}}});
+  shelf.add_tokens("other", 4);
+  config.dataset = {"other", "mine"};
+  config.dataset[1].num_samples = 35;
+  CHECK(shelf.open().order().size() == 39);
+  config.val_size = 0.25;  // of 14 records
+  const RunData data = shelf.open();
+  const auto held = data.eval_order().numbers();
+  REQUIRE(held.size() == 4);
+  const auto& dataset = data.train().dataset();
+  std::map<std::string, int> times;
+  for (const Index record : held) {
+    CHECK(dataset.first_of(record) == record);
+    times[dataset[record].where] = -100;
+  }
+  for (Index i = 0; i < data.order().size(); ++i) ++times[dataset[data.order()[i]].where];
+  CHECK(times.size() == 14);
+  int learned = 0;
+  for (const auto& [where, count] : times) {
+    CHECK((count == -100 || count == (where.starts_with("other") ? 1 : 3) || count == 4));
+    learned += std::max(count, 0);
+  }
+  CHECK(learned == data.order().size());
+  CHECK(std::is_sorted(held.begin(), held.end()));
+  CHECK(shelf.open().order().numbers() == data.order().numbers());
+  config.seed = 43;
+  CHECK(shelf.open().order().numbers() != data.order().numbers());
+  config.val_size = 14;
+  CHECK(shelf.told<ConfigError>() == "val_size is 14 but there are only 14 records");
 }
 
 TEST_CASE("run data: records are of the kind that a file of settings calls them") {

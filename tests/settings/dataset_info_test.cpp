@@ -71,7 +71,7 @@ TEST_CASE("data sets: names are those of the folder's dataset_info.json, and pat
   CHECK(config.dataset[0].path == folder.path("i.json"));
   CHECK(config.dataset[0].name == "identity");
   CHECK(config.dataset[0].columns.empty());
-  CHECK(config.dataset[1].max_samples == 7);
+  CHECK(config.dataset[1].num_samples == 7);
   CHECK(config.dataset[1].columns.columns == data::RecordColumns::Names{{"prompt", "q"}, {"response", "a"}});
   CHECK(config.dataset[2].columns.columns == data::RecordColumns::Names{{"messages", "m"}});
   CHECK(config.dataset[2].columns.tags == data::RecordColumns::Names{{"role_tag", "role"}, {"content_tag", "content"}});
@@ -103,7 +103,7 @@ TEST_CASE("data sets: a name may have slashes, be a folder's, and must be no fil
   const Folder folder(
       R"({"org/n": {"file_name": "i.json"}, "both": {"file_name": "i.json"}, "box": {"file_name": "p.json"}})");
   CHECK(folder.found({"org/n"}).dataset[0].path == folder.path("i.json"));
-  CHECK(folder.found({"org/n#2"}).dataset[0].max_samples == 2);
+  CHECK(folder.found({"org/n#2"}).dataset[0].num_samples == 2);
   CHECK(test::holds(folder.said("no/n"), "key dataset: given no/n, which is no file"));
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(folder.temp.path());
@@ -175,30 +175,27 @@ TEST_CASE("data sets: a name with a folder is that of its own dataset_info.json"
   CHECK(find_datasets(config, train_command, {{folder.path("identity"), {}}}).empty());
 }
 
-TEST_CASE("data sets: a number behind # is how many of the first records are read") {
+TEST_CASE("data sets: a number behind # is how many records are taken, whatever the name's num_samples") {
   const Folder folder;
-  CHECK(folder.found({"identity#3"}).dataset[0].max_samples == 3);
-  // Which the file must have, as num_samples of a name; max_samples is a bound.
-  CHECK(folder.found({"identity#3"}).dataset[0].required == 3);
-  CHECK(folder.found({"pairs"}).dataset[0].required == 7);
-  CHECK(folder.found({folder.path("i.json#20")}).dataset[0].required == 20);
-  CHECK_FALSE(folder.found({"identity"}).dataset[0].required);
-  Config bound = folder.with({"identity"});
+  CHECK(folder.found({"identity#3"}).dataset[0].num_samples == 3);
+  CHECK(folder.found({"pairs"}).dataset[0].num_samples == 7);
+  CHECK(folder.found({"pairs#3"}).dataset[0].num_samples == 3);
+  CHECK(folder.found({"pairs#30"}).dataset[0].num_samples == 30);
+  CHECK_FALSE(folder.found({"identity"}).dataset[0].num_samples);
+  data::DataFile mine("pairs");
+  mine.num_samples = 9;
+  CHECK(folder.found({mine}).dataset[0].num_samples == 9);
+  // max_samples is a bound of those.
+  Config bound = folder.with({"pairs", "identity"});
   bound.max_samples = 5;
   (void)find_datasets(bound, train_command);
-  CHECK_FALSE(bound.dataset[0].required);
-  bound = folder.with({"pairs"});
-  bound.max_samples = 5;
-  (void)find_datasets(bound, train_command);
-  CHECK(bound.dataset[0].required == 7);
+  CHECK(bound.dataset[0].num_samples == 7);
   CHECK(bound.dataset[0].max_samples == 5);
-  CHECK(folder.found({"pairs#3"}).dataset[0].required == 7);
-  CHECK(folder.found({"pairs#30"}).dataset[0].required == 30);
-  CHECK(folder.found({"pairs#3"}).dataset[0].max_samples == 3);
-  CHECK(folder.found({"pairs#30"}).dataset[0].max_samples == 7);
+  CHECK_FALSE(bound.dataset[1].num_samples);
+  CHECK_FALSE(folder.found({"pairs"}).dataset[0].max_samples);
   const auto file = folder.found({folder.path("i.json#20")}).dataset[0];
   CHECK(file.path == folder.path("i.json"));
-  CHECK(file.max_samples == 20);
+  CHECK(file.num_samples == 20);
   io::write_file(folder.temp / "i.json#20", std::string_view("{}"));
   CHECK(folder.found({folder.path("i.json#20")}).dataset[0].is_path());
   for (const char* wrong : {"identity#0", "identity#-1", "identity#x", "identity#", "#3"})

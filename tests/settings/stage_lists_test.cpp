@@ -161,8 +161,8 @@ TEST_CASE("stage lists: files are the same from the command line, a file and run
   file.name = "b";
   file.max_samples = 7;
   std::vector<data::DataFile> files = {"a.jsonl", file, "d", "e"};
-  for (const std::size_t i : {std::size_t{2}, std::size_t{3}}) files[i].require(9);
-  files[3].keep(4);
+  for (const std::size_t i : {std::size_t{2}, std::size_t{3}}) files[i].num_samples = 9;
+  files[3].max_samples = 4;
   const Key& key = *find_key("dataset");
   Config line, json, again;
   set_from_text(line, key, text);

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "lora/core/scalar.hpp"
 
@@ -79,5 +83,16 @@ class Random {
   std::uint64_t drawn_ = 0;
   std::array<std::uint32_t, 4> words_{};
 };
+
+/// A permutation of the numbers below `count`, at most 2³², determined by the key.
+/// Source   Fisher and Yates 1938, Durstenfeld 1964
+inline std::vector<std::uint32_t> permutation(Index count, std::uint64_t key) {
+  std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), std::uint32_t{0});
+  Random random(key);
+  for (std::size_t left = order.size(); left > 1; --left)
+    std::swap(order[left - 1], order[random.below(static_cast<std::uint32_t>(left))]);
+  return order;
+}
 
 }  // namespace lora

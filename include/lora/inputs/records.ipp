@@ -314,7 +314,8 @@ LORA_INLINE data::Dataset open_dataset(const settings::Config& config, std::span
                                      {.text_column = config.text_column,
                                       .max_samples = max_samples,
                                       .skip_empty_answers = config.skip_empty_answers,
-                                      .label_field = label_field},
+                                      .label_field = label_field,
+                                      .seed = static_cast<std::uint64_t>(config.seed)},
                                      lists);
   expect_stage(config, files, dataset.kinds());
   return dataset;

@@ -3,6 +3,27 @@
 #include "lora/core/config.hpp"
 #include "lora/inputs/run_data.hpp"
 
+namespace lora::inputs::detail {
+
+/// Records that come more than once are held back, once each, or learned from as often as they come.
+inline data::Split split_of(const data::Dataset& dataset, double val_size, std::uint64_t seed) {
+  if (!dataset.repeats()) return data::split_records(dataset.size(), val_size, seed);
+  std::vector<std::uint32_t> different, train, held_back;
+  for (Index record = 0; record < dataset.size(); ++record)
+    if (dataset.first_of(record) == record) different.push_back(data::Sequences::as_number(record));
+  const data::Split split = data::split_records(std::ssize(different), val_size, seed);
+  std::vector<bool> held(static_cast<std::size_t>(dataset.size()));
+  for (Index i = 0; i < split.held_back.size(); ++i) {
+    held_back.push_back(different[static_cast<std::size_t>(split.held_back[i])]);
+    held[held_back.back()] = true;
+  }
+  for (Index record = 0; record < dataset.size(); ++record)
+    if (!held[static_cast<std::size_t>(dataset.first_of(record))]) train.push_back(data::Sequences::as_number(record));
+  return {data::Sequences(std::move(train)), data::Sequences(std::move(held_back))};
+}
+
+}  // namespace lora::inputs::detail
+
 namespace lora::inputs {
 
 LORA_INLINE RunData::RunData(const cpu::Threads& threads, const settings::Config& config, const io::Path& model,
@@ -21,7 +42,7 @@ LORA_INLINE RunData::RunData(const cpu::Threads& threads, const settings::Config
   if (held_back) {
     eval_order_ = data::Sequences::below(held_back->size());
   } else if (config.val_size > 0) {
-    auto split = data::split_records(dataset.size(), config.val_size, static_cast<std::uint64_t>(config.seed));
+    auto split = detail::split_of(dataset, config.val_size, static_cast<std::uint64_t>(config.seed));
     order_ = std::move(split.train);
     eval_order_ = std::move(split.held_back);
     if (config.max_eval_samples) eval_order_.keep(*config.max_eval_samples);

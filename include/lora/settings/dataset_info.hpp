@@ -28,9 +28,9 @@
 namespace lora::settings {
 
 /// Replaces names in dataset and eval_dataset by the files that dataset_info.json of dataset_dir has for them, or that
-/// of the folder in a name with one (data/identity); D#200 by the first 200 records of D. A path of a file stays, and
-/// names of `lists` do. Where there are names, max_samples is of each file, as in LLaMA-Factory. Once more, it does
-/// nothing.
+/// of the folder in a name with one (data/identity); D#200 by 200 records of D, instead of its num_samples. A path of a
+/// file stays, and names of `lists` do. Where there are names, max_samples is of each file, as in LLaMA-Factory. Once
+/// more, it does nothing.
 /// Returns  which names were found, as a sentence to log; empty where there was none
 /// Throws   ConfigError for a name that the file has not, or that is a file as well, and for a word that is no file
 ///          where there is none; FormatError for what can't be read by it; IoError

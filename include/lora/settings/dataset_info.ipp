@@ -38,7 +38,7 @@ class DatasetInfo {
     file.name = name;
     if (const auto most = entry.get<Index>("num_samples")) {
       if (*most < 1) entry.fail("\"num_samples\" is ", *most, "; expected 1 or more");
-      file.require(*most);
+      file.num_samples = most;
     }
     if (const auto split = entry.get<std::string>("split"); split && *split != "train")
       entry.fail("\"split\" is ", std::string_view(*split),
@@ -135,7 +135,7 @@ class DatasetFinder {
     if (is_file(name)) {
       expect_one_meaning(name, key);
       file.path = name;
-      if (most) file.require(*most);
+      if (most) file.num_samples = most;
       return false;
     }
     const io::Path path = name;
@@ -152,8 +152,8 @@ class DatasetFinder {
     }
     if (!info->has(name)) info->fail_unknown(key, given, name);
     data::DataFile found = (*info)[name];
-    if (most) found.require(*most);
-    if (file.required) found.require(*file.required);
+    if (most) found.num_samples = most;
+    if (file.num_samples) found.num_samples = file.num_samples;
     if (file.max_samples) found.keep(*file.max_samples);
     found.weight = file.weight;
     if (!file.name.empty()) found.name = file.name;

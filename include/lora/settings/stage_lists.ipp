@@ -73,10 +73,9 @@ LORA_INLINE std::vector<data::DataFile> files_from(const io::Json& json) {
     if (const auto wrong = data::offence(file.columns)) object.fail("columns or tags with ", std::string_view(*wrong));
     if (file.weight && !(*file.weight > 0 && std::isfinite(*file.weight)))
       object.fail("\"weight\" is ", *file.weight, "; expected a number above 0");
-    const auto required = object.get<Index>("num_samples");
-    for (const auto& [field, count] : {std::pair{"max_samples", file.max_samples}, {"num_samples", required}})
+    file.num_samples = object.get<Index>("num_samples");
+    for (const auto& [field, count] : {std::pair{"max_samples", file.max_samples}, {"num_samples", file.num_samples}})
       if (count && *count < 1) object.fail("\"", field, "\" is ", *count, "; expected 1 or more");
-    if (required) file.require(*required);
   }
   return files;
 }
@@ -87,7 +86,7 @@ LORA_INLINE bool fits(const data::DataFile& file) {
   };
   return !file.path.empty() && readable(file.path) && readable(file.name) &&
          (!file.weight || (*file.weight > 0 && std::isfinite(*file.weight))) &&
-         (!file.max_samples || *file.max_samples >= 1) && (!file.required || *file.required >= 1) &&
+         (!file.max_samples || *file.max_samples >= 1) && (!file.num_samples || *file.num_samples >= 1) &&
          !data::offence(file.columns) &&
          std::all_of(file.columns.columns.begin(), file.columns.columns.end(),
                      [&](const auto& column) { return readable(column.second); }) &&
@@ -100,8 +99,8 @@ LORA_INLINE io::Json as_json(const data::DataFile& file) {
   io::Json object = io::json_object({{"path", file.path}});
   if (file.weight) object["weight"] = *file.weight;
   if (!file.name.empty()) object["name"] = file.name;
-  if (file.required) object["num_samples"] = *file.required;
-  if (file.max_samples && file.max_samples != file.required) object["max_samples"] = *file.max_samples;
+  if (file.num_samples) object["num_samples"] = *file.num_samples;
+  if (file.max_samples) object["max_samples"] = *file.max_samples;
   if (!file.columns.columns.empty()) object["columns"] = detail::names_as_json(file.columns.columns);
   if (!file.columns.tags.empty()) object["tags"] = detail::names_as_json(file.columns.tags);
   return object;

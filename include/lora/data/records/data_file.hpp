@@ -22,8 +22,8 @@ struct DataFile {
   std::string path;
   std::optional<double> weight{};      ///< of its share in a mix, among the weights of all files
   std::string name{};                  ///< in logs and results; empty: from the path
-  std::optional<Index> max_samples{};  ///< the first ones
-  std::optional<Index> required{};     ///< so many records the file must have: num_samples, or D#200
+  std::optional<Index> num_samples{};  ///< so many: the first ones or, of a file with fewer, some more than once
+  std::optional<Index> max_samples{};  ///< the first ones, of these
   RecordColumns columns{};             ///< where its records' fields have names of their own
 
   DataFile() = default;
@@ -33,15 +33,10 @@ struct DataFile {
 
   bool operator==(const DataFile&) const = default;
   /// Whether it is a path and nothing more.
-  bool is_path() const { return !weight && name.empty() && !max_samples && !required && columns.empty(); }
+  bool is_path() const { return !weight && name.empty() && !num_samples && !max_samples && columns.empty(); }
 
   /// Leaves of the first ones at most so many.
   void keep(Index most) { max_samples = std::min(most, max_samples.value_or(most)); }
-  /// The same, of a file that must have as many.
-  void require(Index count) {
-    required = std::max(count, required.value_or(count));
-    keep(count);
-  }
 };
 
 /// A name for each file: its own, else the path's last part without extensions; -2, -3 … where one is there already.

@@ -18,6 +18,8 @@
 #include <vector>
 
 #include "lora/core/hash.hpp"
+#include "lora/core/log.hpp"
+#include "lora/core/random.hpp"
 #include "lora/data/chat/sample.hpp"
 #include "lora/data/records/data_file.hpp"
 #include "lora/data/records/record_index.hpp"
@@ -45,7 +47,12 @@ class Dataset {
 
   static Dataset open(std::span<const std::string> paths, DatasetOptions options = {}, const RecordLists& lists = {});
 
-  Index size() const { return size_; }
+  /// Records, counted as often as they come.
+  Index size() const { return sources_.empty() ? 0 : sources_.back().end(); }
+  /// Whether some come more than once.
+  bool repeats() const;
+  /// The number under which a record comes first.
+  Index first_of(Index record) const;
   /// The first file and the number of others.
   std::string name() const;
 
@@ -55,13 +62,13 @@ class Dataset {
 
   /// The kind of records in each file.
   std::vector<Sample::Kind> kinds() const;
-  Index files() const { return std::ssize(files_); }
+  Index files() const { return std::ssize(sources_); }
   /// The number of a record's file.
-  Index file_number(Index record) const { return place_of(record) - files_.begin(); }
+  Index file_number(Index record) const { return source_of(record) - sources_.begin(); }
   /// The kind of a record, without reading it: all records of a file have the same.
-  Sample::Kind kind_of(Index record) const { return file_of(record).kind; }
+  Sample::Kind kind_of(Index record) const { return file_at(place_of(record)).kind; }
   /// An upper bound for the size of a record's text, without reading it.
-  std::size_t bytes_of(Index record) const { return file_of(record).most_bytes(record); }
+  std::size_t bytes_of(Index record) const;
 
   /// Unused fields of the records read so far, sorted, without those returned before.
   std::vector<std::string> take_unused_fields() const { return unused_->take(); }
@@ -83,21 +90,36 @@ class Dataset {
     std::optional<detail::Table> table;
     RecordIndex records{RecordLayout::lines};
     RecordColumns columns;
-    Index first = 0;  ///< of its records, counted over all files
+    Index first = 0;  ///< place of its first record: places are counted over all files
     Sample::Kind kind = Sample::Kind::text;
     // A bit for each of the columns.
     mutable std::atomic<std::uint64_t> found_columns = 0, told_columns = 0;
 
     Index end() const { return first + records.size(); }
-    std::string_view bytes(Index record) const;
+    std::string_view bytes(Index at) const;
     /// "d.json:7" or, where several records stand on a line, "d.json:7: record 3118 (index 3117)", counted in the file.
-    std::string place(Index record) const;
+    std::string place(Index at) const;
     static std::string note(Index own) { return concat("record ", own + 1, " (index ", own, ")"); }
 
-    io::Json parse(Index record, std::string_view bytes) const;
+    io::Json parse(Index at, std::string_view bytes) const;
     void note_columns(const io::Json& json) const;
 
-    std::size_t most_bytes(Index record) const;
+    std::size_t most_bytes(Index at) const;
+  };
+
+  /// What is taken of a DataFile: its records in their order, over and over where more are asked for, and behind whole
+  /// passes some that are drawn.
+  struct Source {
+    Index first = 0;                     ///< number of its first record, as they come
+    Index size = 0;                      ///< records, counted as often as they come
+    Index place = 0;                     ///< of its first record
+    Index records = 0;                   ///< that differ
+    std::vector<std::uint32_t> drawn{};  ///< of these
+
+    Index end() const { return first + size; }
+    Index place_of(Index record) const;
+    void repeat(Index count, std::uint64_t key);
+    void keep(Index count);
   };
 
   /// Unused fields; shared between copies of a data set.
@@ -118,7 +140,7 @@ class Dataset {
   void add_list(const std::string& name, const RecordList& list, const RecordColumns& columns);
 
   /// A record under the names that are read.
-  io::Json read_named(const File& file, Index record, std::string_view bytes, std::vector<std::string>& unused) const;
+  io::Json read_named(const File& file, Index at, std::string_view bytes, std::vector<std::string>& unused) const;
 
   /// Calls what reads a record; its errors say, too, what the file calls the fields and roles that they name.
   template <class F>
@@ -134,15 +156,20 @@ class Dataset {
   /// Forgets all records but the first ones.
   void keep(Index count);
 
-  const File& file_of(Index record) const { return **place_of(record); }
-  std::vector<std::shared_ptr<File>>::const_iterator place_of(Index record) const;
+  /// Takes so many records of the last file.
+  void take(Index count);
+
+  std::vector<Source>::const_iterator source_of(Index record) const;
+  Index place_of(Index record) const { return source_of(record)->place_of(record); }
+  const File& file_at(Index place) const;
 
   /// Without this, a record over several lines would fail at the end of its first line with an unhelpful error.
   static void refuse_spread_object(std::string_view text, const std::string& path);
 
   DatasetOptions options_;
   std::vector<std::shared_ptr<File>> files_;  // shared between copies of a data set
-  Index size_ = 0;
+  Index places_ = 0;
+  std::vector<Source> sources_;
   std::shared_ptr<UnusedFields> unused_ = std::make_shared<UnusedFields>();
 };
 

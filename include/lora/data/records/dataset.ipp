@@ -3,6 +3,12 @@
 #include "lora/core/config.hpp"
 #include "lora/data/records/dataset.hpp"
 
+namespace lora::data::detail {
+
+constexpr std::uint64_t repeat_purpose = 0x726570656174u;
+
+}  // namespace lora::data::detail
+
 namespace lora::data {
 
 LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOptions options, const RecordLists& lists) {
@@ -10,19 +16,17 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
   dataset.options_ = std::move(options);
   if (files.empty()) fail<ConfigError>("dataset names no file");
   for (const DataFile& file : files) {
-    const Index before = dataset.size();
+    const Index before = dataset.size(), place = dataset.places_;
     const auto list = lists.find(file.path);
     if (list == lists.end()) {
       dataset.add_file(file.path, file.columns);
     } else {
       dataset.add_list(file.path, list->second, file.columns);
     }
-    const Index found = dataset.size() - before;
-    if (file.required && *file.required > found)
-      fail<FormatError>(file.path, ": found ", found, " records, expected the ", *file.required,
-                        " that num_samples of its name, or the number behind #, asks for; unlike in LLaMA-Factory and ",
-                        "ms-swift none is repeated to make up the number");
-    if (file.max_samples && *file.max_samples < found) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
+    const Index found = dataset.places_ - place;
+    dataset.sources_.push_back({.first = before, .size = found, .place = place, .records = found});
+    if (file.num_samples) dataset.take(*file.num_samples);
+    if (file.max_samples) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
   }
   if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));
   return dataset;
@@ -39,9 +43,10 @@ LORA_INLINE std::string Dataset::name() const {
 }
 
 LORA_INLINE Sample Dataset::operator[](Index record) const {
-  const File& file = file_of(record);
-  const std::string_view bytes = file.bytes(record);
-  const std::string where = file.place(record);
+  const Index place = place_of(record);
+  const File& file = file_at(place);
+  const std::string_view bytes = file.bytes(place);
+  const std::string where = file.place(place);
   Sample sample;
   if (file.plain) {
     const std::size_t invalid = tokenizer::unicode::find_invalid_utf8(bytes);
@@ -51,7 +56,7 @@ LORA_INLINE Sample Dataset::operator[](Index record) const {
     sample.text = bytes;
   } else {
     std::vector<std::string> unnamed;
-    const io::Json json = read_named(file, record, bytes, unnamed);
+    const io::Json json = read_named(file, place, bytes, unnamed);
     under_own_names(file, [&] {
       detail::RecordReader reader(json, where, options_);
       if (reader.kind() != file.kind)
@@ -65,6 +70,21 @@ LORA_INLINE Sample Dataset::operator[](Index record) const {
   sample.where = where;
   sample.record = record;
   return sample;
+}
+
+LORA_INLINE bool Dataset::repeats() const {
+  return std::any_of(sources_.begin(), sources_.end(),
+                     [](const Source& source) { return source.size > source.records; });
+}
+
+LORA_INLINE Index Dataset::first_of(Index record) const {
+  const Source& source = *source_of(record);
+  return source.first + source.place_of(record) - source.place;
+}
+
+LORA_INLINE std::size_t Dataset::bytes_of(Index record) const {
+  const Index place = place_of(record);
+  return file_at(place).most_bytes(place);
 }
 
 LORA_INLINE std::vector<Sample::Kind> Dataset::kinds() const {
@@ -92,7 +112,7 @@ LORA_INLINE std::vector<std::string> Dataset::take_absent_columns() const {
 LORA_INLINE std::uint64_t Dataset::fingerprint() const {
   Fingerprint fingerprint(static_cast<std::uint64_t>(size()));
   for (const auto& file : files_) {
-    for (Index record = file->first; record < file->end(); ++record) fingerprint.add(file->bytes(record));
+    for (Index place = file->first; place < file->end(); ++place) fingerprint.add(file->bytes(place));
     if (file->plain) continue;
     if (file->table) fingerprint.add(file->table->header());
     for (RecordColumns::Names names :
@@ -102,24 +122,49 @@ LORA_INLINE std::uint64_t Dataset::fingerprint() const {
         fingerprint.add(concat(std::string_view(name), "=", std::string_view(field)));
     }
   }
+  for (const Source& source : sources_) {
+    if (source.size <= source.records) continue;
+    fingerprint.add(concat(source.size, " of ", source.records));
+    for (const std::uint32_t drawn : source.drawn) fingerprint.add(concat(drawn));
+  }
   return fingerprint.value();
 }
 
-LORA_INLINE std::string_view Dataset::File::bytes(Index record) const {
-  const Index own = record - first;
+LORA_INLINE Index Dataset::Source::place_of(Index record) const {
+  const Index own = record - first, passed = size - std::ssize(drawn);
+  return place + (own < passed ? own % records : Index{drawn[static_cast<std::size_t>(own - passed)]});
+}
+
+LORA_INLINE void Dataset::Source::repeat(Index count, std::uint64_t key) {
+  size = count;
+  if (count % records == 0) return;
+  drawn = permutation(records, key);
+  drawn.resize(static_cast<std::size_t>(count % records));
+  drawn.shrink_to_fit();
+}
+
+LORA_INLINE void Dataset::Source::keep(Index count) {
+  const Index passed = size - std::ssize(drawn);
+  drawn.resize(static_cast<std::size_t>(std::max<Index>(count - passed, 0)));
+  size = count;
+  records = std::min(records, count);
+}
+
+LORA_INLINE std::string_view Dataset::File::bytes(Index at) const {
+  const Index own = at - first;
   const std::string_view found =
       table ? table->bytes(records, own) : detail::RecordFinder(text, name).record(records, own);
   if (mapped) mapped->note_read(found.size());
   return found;
 }
 
-LORA_INLINE std::string Dataset::File::place(Index record) const {
-  const Index own = record - first;
+LORA_INLINE std::string Dataset::File::place(Index at) const {
+  const Index own = at - first;
   return concat(name, ":", records.line(own), records.shares_line(own) ? ": " + note(own) : "");
 }
 
-LORA_INLINE io::Json Dataset::File::parse(Index record, std::string_view bytes) const {
-  const Index own = record - first, line = records.line(own);
+LORA_INLINE io::Json Dataset::File::parse(Index at, std::string_view bytes) const {
+  const Index own = at - first, line = records.line(own);
   if (table) return table->read(records, own);
   try {
     return io::parse_json(bytes, name, false, io::JsonPlace{line});
@@ -138,8 +183,8 @@ LORA_INLINE void Dataset::File::note_columns(const io::Json& json) const {
   if ((found_columns.load() & found) != found) found_columns.fetch_or(found);
 }
 
-LORA_INLINE std::size_t Dataset::File::most_bytes(Index record) const {
-  const Index own = record - first;
+LORA_INLINE std::size_t Dataset::File::most_bytes(Index at) const {
+  const Index own = at - first;
   return (own + 1 < records.size() ? records.begin(own + 1) : text.size()) - records.begin(own);
 }
 
@@ -156,12 +201,12 @@ LORA_INLINE std::vector<std::string> Dataset::UnusedFields::take() {
   return names;
 }
 
-LORA_INLINE io::Json Dataset::read_named(const File& file, Index record, std::string_view bytes,
+LORA_INLINE io::Json Dataset::read_named(const File& file, Index at, std::string_view bytes,
                                          std::vector<std::string>& unused) const {
-  io::Json json = file.parse(record, bytes);
+  io::Json json = file.parse(at, bytes);
   file.note_columns(json);
-  if (!file.columns.empty()) json = detail::renamed(json, file.columns, file.place(record), options_, unused);
-  if (file.table) under_own_names(file, [&] { detail::read_cells(json, file.place(record), options_); });
+  if (!file.columns.empty()) json = detail::renamed(json, file.columns, file.place(at), options_, unused);
+  if (file.table) under_own_names(file, [&] { detail::read_cells(json, file.place(at), options_); });
   detail::rename_turns(json, file.columns, unused);
   return json;
 }
@@ -233,8 +278,8 @@ LORA_INLINE void Dataset::add(std::shared_ptr<File> file) {
     log::warn(file->name,
               ": its first line is a record of JSON, but of a .txt file each line is learned as it stands; ",
               "a file of records is called .jsonl");
-  file->first = size_;
-  size_ = file->end();
+  file->first = places_;
+  places_ = file->end();
   if (!file->plain) file->kind = first_kind(*file);
   files_.push_back(std::move(file));
 }
@@ -266,14 +311,38 @@ LORA_INLINE void Dataset::fail_unknown(const std::string& name, std::string_view
 }
 
 LORA_INLINE void Dataset::keep(Index count) {
-  for (const auto& file : files_) file->records.keep(std::clamp<Index>(count - file->first, 0, file->records.size()));
-  size_ = std::min(size_, count);
+  if (count >= size()) return;
+  places_ = 0;
+  for (Source& source : sources_) {
+    source.keep(std::clamp<Index>(count - source.first, 0, source.size));
+    source.first = std::min(source.first, count);
+    if (source.records > 0) places_ = source.place + source.records;
+  }
+  for (const auto& file : files_) file->records.keep(std::clamp<Index>(places_ - file->first, 0, file->records.size()));
 }
 
-LORA_INLINE std::vector<std::shared_ptr<Dataset::File>>::const_iterator Dataset::place_of(Index record) const {
-  const auto after = std::upper_bound(files_.begin(), files_.end(), record,
-                                      [](Index number, const auto& file) { return number < file->first; });
+LORA_INLINE void Dataset::take(Index count) {
+  constexpr Index most = 0xFFFFFFFF;  // records of an epoch
+  Source& source = sources_.back();
+  if (count <= source.records) return keep(source.first + std::max<Index>(count, 0));
+  const std::string& name = files_.back()->name;
+  if (count > most) fail<ConfigError>(name, ": num_samples is ", count, "; at most ", most, " are supported");
+  source.repeat(count, mix_key(options_.seed, detail::repeat_purpose, std::ssize(sources_)));
+  log::info(name, ": ", count, " records are asked for and ", source.records, " are there: each comes ",
+            count / source.records, count < 2 * source.records ? " time" : " times",
+            source.drawn.empty() ? "" : concat(", and ", source.drawn.size(), " of them, drawn by seed, once more"));
+}
+
+LORA_INLINE std::vector<Dataset::Source>::const_iterator Dataset::source_of(Index record) const {
+  const auto after = std::upper_bound(sources_.begin(), sources_.end(), record,
+                                      [](Index number, const Source& source) { return number < source.first; });
   return std::prev(after);
+}
+
+LORA_INLINE const Dataset::File& Dataset::file_at(Index place) const {
+  const auto after = std::upper_bound(files_.begin(), files_.end(), place,
+                                      [](Index number, const auto& file) { return number < file->first; });
+  return **std::prev(after);
 }
 
 LORA_INLINE void Dataset::refuse_spread_object(std::string_view text, const std::string& path) {

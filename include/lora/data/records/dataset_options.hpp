@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,7 @@ struct DatasetOptions {
   bool need_answer = true;             ///< false if the records are only prompts
   bool skip_empty_answers = false;     ///< leaves out records with an empty answer or text; else they are errors
   std::string label_field{};           ///< field that names a record's class; empty: none
+  std::uint64_t seed = 0;              ///< of which records come once more than others, where a file has too few
 };
 
 }  // namespace lora::data

@@ -21,14 +21,6 @@ namespace lora::data {
 /// Source   Hamilton's method (largest remainder)
 std::vector<Index> apportion(Index total, std::span<const double> shares);
 
-namespace detail {
-
-/// A permutation of the numbers below `count`, at most 2³², determined by the key.
-/// Source   Fisher and Yates 1938, Durstenfeld 1964
-std::vector<std::uint32_t> permutation(Index count, std::uint64_t key);
-
-}  // namespace detail
-
 /// Sequences of a class, which come in an order drawn by the seed, each once before any comes again in another.
 struct SequenceClass {
   std::string label;

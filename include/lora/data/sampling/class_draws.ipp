@@ -26,15 +26,6 @@ LORA_INLINE std::vector<Index> apportion(Index total, std::span<const double> sh
 
 namespace lora::data::detail {
 
-LORA_INLINE std::vector<std::uint32_t> permutation(Index count, std::uint64_t key) {
-  std::vector<std::uint32_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), std::uint32_t{0});
-  Random random(key);
-  for (std::size_t left = order.size(); left > 1; --left)
-    std::swap(order[left - 1], order[random.below(static_cast<std::uint32_t>(left))]);
-  return order;
-}
-
 constexpr std::uint64_t class_purpose = 0x636C617373u;
 
 }  // namespace lora::data::detail
@@ -53,7 +44,7 @@ LORA_INLINE std::vector<std::uint32_t> draw_classes(std::span<const SequenceClas
   };
   std::vector<Turn> turns;
   for (const Index drawn : before) turns.push_back({drawn});
-  std::vector<std::uint32_t> draws = detail::permutation(ends.empty() ? 0 : ends.back(), key);
+  std::vector<std::uint32_t> draws = permutation(ends.empty() ? 0 : ends.back(), key);
   for (std::uint32_t& draw : draws) {
     const auto number =
         static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), Index{draw}) - ends.begin());
@@ -61,7 +52,7 @@ LORA_INLINE std::vector<std::uint32_t> draw_classes(std::span<const SequenceClas
     Turn& turn = turns[number];
     const Index size = std::ssize(own.sequences);
     if (const Index round = turn.next / size; round != turn.round) {
-      turn.order = detail::permutation(
+      turn.order = permutation(
           size, mix_key(seed, detail::class_purpose, text_hash(own.label), static_cast<std::uint64_t>(round)));
       turn.round = round;
     }

@@ -102,7 +102,7 @@ LORA_INLINE std::vector<Index> Order::between(Index begin, Index end) {
 
 LORA_INLINE std::vector<std::uint32_t> Order::draw(Index epoch) const {
   const auto number = static_cast<std::uint64_t>(epoch);
-  if (mixture_.files.empty()) return detail::permutation(size(), mix_key(seed_, detail::shuffle_purpose, number));
+  if (mixture_.files.empty()) return permutation(size(), mix_key(seed_, detail::shuffle_purpose, number));
   std::vector<Index> before = mixture_.counts;
   for (Index& count : before) count *= epoch;
   return draw_classes(mixture_.files, mixture_.counts, before, seed_, mix_key(seed_, detail::mix_purpose, number));
@@ -163,7 +163,7 @@ LORA_INLINE Split split_records(Index records, double val_size, std::uint64_t se
   if (!(wanted >= 0) || wanted >= static_cast<double>(records))
     fail<ConfigError>("val_size is ", val_size, " but there are only ", records, " records");
   const auto held = static_cast<std::ptrdiff_t>(wanted);
-  std::vector<std::uint32_t> order = detail::permutation(records, mix_key(seed, detail::split_purpose));
+  std::vector<std::uint32_t> order = permutation(records, mix_key(seed, detail::split_purpose));
   std::sort(order.begin(), order.begin() + held);
   std::sort(order.begin() + held, order.end());
   return {Sequences(std::vector<std::uint32_t>(order.begin() + held, order.end())),
