@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <set>
 #include <string>
@@ -371,10 +372,77 @@ TEST_CASE("dataset: it knows its files, and how large a record may be, without r
   CHECK(all[4].where == paths[2] + ":2");
 }
 
+TEST_CASE("dataset: the files of a folder are one, in the order of their names") {
+  const test::TempFolder temp;
+  const io::Path folder = temp / "many";
+  std::filesystem::create_directory(folder);
+  const auto write = [&](const char* name, std::string_view text) { io::write_file(folder / name, text); };
+  write("2.jsonl", "{\"text\":\"c\"}\n{\"text\":\"d\"}\n");
+  write("10.json", "[{\"text\":\"a\"},\n{\"text\":\"b\"}]");
+  write(".cache", "no records");
+  const OneFile other("{\"text\":\"x\"}\n", "b.jsonl");
+  std::vector<data::DataFile> files{data::DataFile(folder.native()), data::DataFile(other.path.string())};
+  const auto texts = [&](const Dataset& dataset) {
+    std::string all;
+    for (Index i = 0; i < dataset.size(); ++i) all += dataset[i].text;
+    return all;
+  };
+  const Dataset dataset = Dataset::open(files);
+  CHECK(texts(dataset) == "abcdx");
+  CHECK(dataset.files() == 2);
+  CHECK(dataset.kinds() == std::vector{Sample::Kind::text, Sample::Kind::text});
+  CHECK(dataset.file_number(3) == 0);
+  CHECK(dataset.file_number(4) == 1);
+  CHECK(dataset.name() == folder.native() + " and 1 more");
+  CHECK(dataset[1].where == (folder / "10.json").native() + ":2");
+  CHECK(dataset[2].where == (folder / "2.jsonl").native() + ":1");
+  const std::vector<std::string> apart{(folder / "10.json").native(), (folder / "2.jsonl").native(),
+                                       other.path.string()};
+  CHECK(Dataset::open(apart).fingerprint() == dataset.fingerprint());
+  files[0].num_samples = 3;  // of all of them
+  CHECK(texts(Dataset::open(files)) == "abcx");
+  files[0].num_samples = 8;
+  log::Redirect quiet([](log::Level, std::string_view) {});
+  CHECK(texts(Dataset::open(files)) == "abcdabcdx");
+  files[0].max_samples = 1;
+  CHECK(texts(Dataset::open(files)) == "ax");
+  CHECK(texts(Dataset::open(files, {.max_samples = 1})) == "a");
+  files.resize(1);
+  files[0] = folder.native() + "/";
+  const auto said = [&] {
+    std::string text = test::message_of<Error>([&] { (void)Dataset::open(files); });
+    for (auto at = text.find(folder.native()); at != text.npos; at = text.find(folder.native()))
+      text.replace(at, folder.native().size(), "F");
+    return text;
+  };
+  CHECK(texts(Dataset::open(files)) == "abcd");
+  CHECK(data::names_of(files) == std::vector<std::string>{"many"});
+  CHECK(data::last_part(files[0].path) == "many");
+  CHECK(data::last_part("a/b.json") == "b.json");
+  write("2.jsonl", "{\"prompt\":\"p\",\"completion\":\"c\"}");
+  CHECK(said() ==
+        "F/2.jsonl: begins with a conversation, but F/10.json with a text; the records of one folder must be "
+        "of one kind");
+  write("3.csv.gz", "text\n");
+  CHECK(said() == "F/3.csv.gz lies beside F/10.json; expected files of one type in a folder of records");
+  write("1.md", "# Notes");
+  CHECK(said() ==
+        "F/1.md: no file of records; expected in a folder of them only .json and .jsonl, .csv and .tsv, "
+        ".parquet or .txt, also compressed");
+  write("dataset_info.json", "{}");
+  CHECK(said() ==
+        "dataset F/ is a folder with a dataset_info.json; expected a name in that, with the folder as "
+        "dataset_dir, or a file");
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "inner.json");
+  CHECK(test::holds(said(), "F/inner.json: no file of records; expected in a folder"));
+}
+
 TEST_CASE("dataset: what is no file of records says what would be one") {
   const test::TempFolder folder;
   const std::vector<std::string> is_folder{folder.path().string()};
-  CHECK_THROWS_WITH_AS(Dataset::open(is_folder), ("dataset " + is_folder[0] + " is a folder; expected a file").c_str(),
+  CHECK_THROWS_WITH_AS(Dataset::open(is_folder),
+                       ("dataset " + is_folder[0] + " is a folder without files; expected some of records").c_str(),
                        IoError);
   CHECK_THROWS_WITH_AS(Dataset::open(std::vector<std::string>{}), "dataset names no file", ConfigError);
 }

@@ -1,6 +1,7 @@
 #include "lora/settings/dataset_info.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -119,6 +120,22 @@ TEST_CASE("data sets: a name may have slashes, be a folder's, and must be no fil
   CHECK(some == both);
   CHECK(file.path == "./both");
   CHECK(box.path == folder.path("p.json"));
+}
+
+TEST_CASE("data sets: a file_name may be a folder, and a folder of files a path") {
+  const Folder folder(R"({"many": {"file_name": "parts", "num_samples": 3}, "pipe": {"file_name": "pipe"}})");
+  std::filesystem::create_directory(folder.temp / "parts");
+  CHECK(folder.found({"many"}).dataset[0].path == folder.path("parts"));
+  CHECK(folder.found({"many"}).dataset[0].name == "many");
+  CHECK(folder.found({"many"}).dataset[0].num_samples == 3);
+  CHECK(folder.found({folder.path("parts")}).dataset[0].is_path());
+  CHECK(folder.found({folder.path("parts#2")}).dataset[0].path == folder.path("parts"));
+  CHECK(folder.found({folder.path("parts#2")}).dataset[0].num_samples == 2);
+  std::filesystem::create_directory(folder.temp / "parts#2");
+  CHECK(folder.found({folder.path("parts#2")}).dataset[0].is_path());
+  REQUIRE(::mkfifo(folder.path("pipe").c_str(), 0600) == 0);
+  CHECK(folder.said("pipe") ==
+        "dataset_info.json: pipe: \"file_name\" is pipe, which is neither a file nor a folder of files");
 }
 
 TEST_CASE("data sets: dataset_dir of the command line has a name, for the program and in code") {
@@ -259,9 +276,6 @@ TEST_CASE("data sets: what is at a hub, of preferences or of media is refused wi
                       concat("x: \"", part,
                              "\" is of a data set of a hub; expected \"file_name\" alone, with the file "
                              "that it means")));
-  CHECK(test::holds(Folder::of(R"({"file_name": "."})"),
-                    "x: \"file_name\" is ., which is no file; expected one, and of a folder with several a name for "
-                    "each, or their paths in dataset with commas between them"));
   CHECK(test::holds(
       Folder::of(R"({"file_name": "i.json", "colums": {}})"),
       "x: the field \"colums\"; expected file_name, formatting, columns, tags, num_samples, ranking, split, "

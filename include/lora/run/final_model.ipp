@@ -58,7 +58,7 @@ LORA_INLINE std::string model_card(const settings::Config& config, const model::
   text += adapter != nullptr ? adapter_card_head : model_card_head;
   text += concat(source.is_initial() ? "Trained from scratch, with the shape of `" : "Fine-tuned from `",
                  config.model_name(), "` on");
-  for (const auto& file : config.dataset) text += concat(" `", io::Path(file.path).filename().native(), "`");
+  for (const auto& file : config.dataset) text += concat(" `", data::last_part(file.path).native(), "`");
   text += ".\n\n| setting | value |\n|---|---|\n";
   const auto row = [&](std::string_view name, const auto& value) {
     text += concat("| ", detail::cell(concat(name)), " | ", detail::cell(concat(value)), " |\n");

@@ -10,6 +10,11 @@ inline bool is_file(const io::Path& path) {
   return std::filesystem::is_regular_file(path, unreadable);
 }
 
+inline bool is_folder(const io::Path& path) {
+  std::error_code unreadable;  // reported by what opens it
+  return std::filesystem::is_directory(path, unreadable);
+}
+
 /// The entries of a dataset_info.json.
 class DatasetInfo {
  public:
@@ -66,7 +71,7 @@ class DatasetInfo {
     const auto name = entry.get<std::string>("file_name");
     if (name && name->empty()) entry.fail("\"file_name\" is empty");
     // A hub's data set that was fetched has its file's name as well.
-    if (name && is_file(folder_ / *name)) return (folder_ / *name).native();
+    if (name && (is_file(folder_ / *name) || is_folder(folder_ / *name))) return (folder_ / *name).native();
     for (const char* place : {"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"})
       if (const auto hub = entry.get<std::string>(place))
         entry.fail("\"", place, "\" is ", std::string_view(*hub),
@@ -74,9 +79,7 @@ class DatasetInfo {
                    folder_.native());
     if (!name) entry.fail("\"file_name\" is missing");
     if (io::is_there(folder_ / *name))
-      entry.fail("\"file_name\" is ", std::string_view(*name),
-                 ", which is no file; expected one, and of a folder with ",
-                 "several a name for each, or their paths in dataset with commas between them");
+      entry.fail("\"file_name\" is ", std::string_view(*name), ", which is neither a file nor a folder of files");
     entry.fail("\"file_name\" is ", std::string_view(*name), ", and there is no such file in ", folder_.native());
   }
 
@@ -130,7 +133,7 @@ class DatasetFinder {
     const std::string given = file.path;
     std::string name = given;
     std::optional<Index> most;
-    if (!is_file(given))
+    if (!is_file(given) && !is_folder(given))
       if (const auto part = split_count(given)) std::tie(name, most) = *part;
     if (is_file(name)) {
       expect_one_meaning(name, key);
@@ -146,11 +149,17 @@ class DatasetFinder {
       info = info_in(path.parent_path());
       name = path.filename().native();
     }
+    const bool is_name = info != nullptr && info->has(name);
+    if (!is_name && is_folder(path)) {
+      file.path = path.native();
+      if (most) file.num_samples = most;
+      return false;
+    }
     if (info == nullptr || name.empty()) {
       expect_path(given, key);
       return false;  // opening it says what is wrong
     }
-    if (!info->has(name)) info->fail_unknown(key, given, name);
+    if (!is_name) info->fail_unknown(key, given, name);
     data::DataFile found = (*info)[name];
     if (most) found.num_samples = most;
     if (file.num_samples) found.num_samples = file.num_samples;

@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,11 +15,13 @@
 #include "lora/core/printable.hpp"
 #include "lora/core/scalar.hpp"
 #include "lora/data/records/record_columns.hpp"
+#include "lora/io/files/path.hpp"
+#include "lora/io/files/paths.hpp"
 #include "lora/io/formats/unpack.hpp"
 
 namespace lora::data {
 
-/// A file of records, and what is taken of it.
+/// A file of records, or a folder of such files, and what is taken of it.
 struct DataFile {
   std::string path;
   std::optional<double> weight{};      ///< of its share in a mix, among the weights of all files
@@ -38,6 +42,13 @@ struct DataFile {
   /// Leaves of the first ones at most so many.
   void keep(Index most) { max_samples = std::min(most, max_samples.value_or(most)); }
 };
+
+/// The file of a path or, of a folder, its files in the order of their names, but for those that begin with a dot.
+/// Throws   IoError for a folder without one; FormatError for one of files of several types, or none of records
+std::vector<std::string> files_at(const std::string& path);
+
+/// What a path ends with, of a folder as well.
+io::Path last_part(const io::Path& path);
 
 /// A name for each file: its own, else the path's last part without extensions; -2, -3 … where one is there already.
 std::vector<std::string> names_of(std::span<const DataFile> files);

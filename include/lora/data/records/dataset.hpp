@@ -36,9 +36,9 @@
 namespace lora::data {
 
 /// The records of one or more data files or record lists, parsed on access: the files stay mapped, and only where each
-/// record begins is kept in memory; pages that were read are given back. A file's format is detected from its content:
-/// a JSON array, JSON lines, Parquet, for .csv and .tsv a table or, for .txt, one text per line; files of gzip and
-/// Zstandard are unpacked first.
+/// record begins is kept in memory; pages that were read are given back. A folder's files are one after the other what
+/// a single one would be. A file's format is detected from its content: a JSON array, JSON lines, Parquet, for .csv and
+/// .tsv a table or, for .txt, one text per line; files of gzip and Zstandard are unpacked first.
 class Dataset {
  public:
   /// A path that is the name of one of `lists` stands for its records.
@@ -53,20 +53,21 @@ class Dataset {
   bool repeats() const;
   /// The number under which a record comes first.
   Index first_of(Index record) const;
-  /// The first file and the number of others.
+  /// The first file, or folder, and the number of others.
   std::string name() const;
 
   /// Reads one record. Thread-safe.
   /// Throws   FormatError with file and line
   Sample operator[](Index record) const;
 
-  /// The kind of records in each file.
+  /// The kind of records in each file, or folder.
   std::vector<Sample::Kind> kinds() const;
+  /// Files, a folder counted once.
   Index files() const { return std::ssize(sources_); }
   /// The number of a record's file.
   Index file_number(Index record) const { return source_of(record) - sources_.begin(); }
   /// The kind of a record, without reading it: all records of a file have the same.
-  Sample::Kind kind_of(Index record) const { return file_at(place_of(record)).kind; }
+  Sample::Kind kind_of(Index record) const { return source_of(record)->kind; }
   /// An upper bound for the size of a record's text, without reading it.
   std::size_t bytes_of(Index record) const;
 
@@ -115,6 +116,8 @@ class Dataset {
     Index place = 0;                     ///< of its first record
     Index records = 0;                   ///< that differ
     std::vector<std::uint32_t> drawn{};  ///< of these
+    std::string name{};
+    Sample::Kind kind = Sample::Kind::text;
 
     Index end() const { return first + size; }
     Index place_of(Index record) const;
@@ -134,6 +137,9 @@ class Dataset {
   };
 
   Dataset() = default;
+
+  /// Those that a path means, which are of one kind.
+  void add_files(const std::string& path, const RecordColumns& columns);
 
   void add_file(const std::string& path, const RecordColumns& columns);
 

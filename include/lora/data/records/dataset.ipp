@@ -19,12 +19,17 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
     const Index before = dataset.size(), place = dataset.places_;
     const auto list = lists.find(file.path);
     if (list == lists.end()) {
-      dataset.add_file(file.path, file.columns);
+      dataset.add_files(file.path, file.columns);
     } else {
       dataset.add_list(file.path, list->second, file.columns);
     }
     const Index found = dataset.places_ - place;
-    dataset.sources_.push_back({.first = before, .size = found, .place = place, .records = found});
+    dataset.sources_.push_back({.first = before,
+                                .size = found,
+                                .place = place,
+                                .records = found,
+                                .name = file.path,
+                                .kind = dataset.files_.back()->kind});
     if (file.num_samples) dataset.take(*file.num_samples);
     if (file.max_samples) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
   }
@@ -39,7 +44,8 @@ LORA_INLINE Dataset Dataset::open(std::span<const std::string> paths, DatasetOpt
 }
 
 LORA_INLINE std::string Dataset::name() const {
-  return files_.size() == 1 ? files_[0]->name : concat(files_[0]->name, " and ", files_.size() - 1, " more");
+  const std::string& first = sources_[0].name;
+  return sources_.size() == 1 ? first : concat(first, " and ", sources_.size() - 1, " more");
 }
 
 LORA_INLINE Sample Dataset::operator[](Index record) const {
@@ -89,7 +95,7 @@ LORA_INLINE std::size_t Dataset::bytes_of(Index record) const {
 
 LORA_INLINE std::vector<Sample::Kind> Dataset::kinds() const {
   std::vector<Sample::Kind> kinds;
-  for (const auto& file : files_) kinds.push_back(file->kind);
+  for (const Source& source : sources_) kinds.push_back(source.kind);
   return kinds;
 }
 
@@ -222,9 +228,18 @@ void Dataset::under_own_names(const File& file, F&& read) const {
   }
 }
 
+LORA_INLINE void Dataset::add_files(const std::string& path, const RecordColumns& columns) {
+  const std::size_t first = files_.size();
+  for (const std::string& name : files_at(path)) {
+    add_file(name, columns);
+    if (files_.back()->kind != files_[first]->kind)
+      fail<FormatError>(name, ": begins with ", detail::what_it_is(files_.back()->kind), ", but ", files_[first]->name,
+                        " with ", detail::what_it_is(files_[first]->kind),
+                        "; the records of one folder must be of one kind");
+  }
+}
+
 LORA_INLINE void Dataset::add_file(const std::string& path, const RecordColumns& columns) {
-  std::error_code unreadable;  // reported by MappedFile
-  if (std::filesystem::is_directory(path, unreadable)) fail<IoError>("dataset ", path, " is a folder; expected a file");
   auto file = std::make_shared<File>();
   file->name = path;
   file->plain = io::lower_extension(io::unpacked_name(path)) == ".txt";
@@ -325,7 +340,7 @@ LORA_INLINE void Dataset::take(Index count) {
   constexpr Index most = 0xFFFFFFFF;  // records of an epoch
   Source& source = sources_.back();
   if (count <= source.records) return keep(source.first + std::max<Index>(count, 0));
-  const std::string& name = files_.back()->name;
+  const std::string& name = source.name;
   if (count > most) fail<ConfigError>(name, ": num_samples is ", count, "; at most ", most, " are supported");
   source.repeat(count, mix_key(options_.seed, detail::repeat_purpose, std::ssize(sources_)));
   log::info(name, ": ", count, " records are asked for and ", source.records, " are there: each comes ",
