@@ -153,7 +153,8 @@ std::vector<EvaluatedSet> open_sets(const settings::Config& config, const model:
   std::vector<data::Sample::Kind> kinds;
   for (std::size_t i = 0; i < config.dataset.size(); ++i) {
     const auto own = config.dataset.begin() + static_cast<std::ptrdiff_t>(i);
-    if (std::any_of(config.dataset.begin(), own, [&](const auto& file) { return file.path == own->path; }))
+    if (std::any_of(config.dataset.begin(), own,
+                    [&](const auto& file) { return file.path == own->path && file.split == own->split; }))
       fail<ConfigError>("key dataset: given ", own->path, " twice; allowed: each file once");
     files.push_back(inputs::open_dataset(config, {own, own + 1}, config.max_samples));
     const auto& found = files.back().kinds();

@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lora/core/hash.hpp"
@@ -370,6 +371,62 @@ TEST_CASE("dataset: it knows its files, and how large a record may be, without r
   }
   CHECK(all[3].text == "one");
   CHECK(all[4].where == paths[2] + ":2");
+}
+
+TEST_CASE("dataset: a split takes the records that datasets takes of a file's") {
+  const auto slice = [](std::string_view split, Index count = 13) {
+    const auto found = data::slice_of(split, count);
+    return found ? concat(found->first, " ", found->second) : "none";
+  };
+  // As datasets 5.2.0 has it, of 13 records.
+  const std::pair<std::string_view, std::string_view> splits[] = {
+      {"train", "0 13"},         {"all", "0 13"},           {"train[:3]", "0 3"},        {"train[2:5]", "2 5"},
+      {"train[-3:]", "10 13"},   {"train[:10%]", "0 1"},    {"train[10%:50%]", "1 6"},   {"train[50%:]", "6 13"},
+      {"train[5:100]", "5 13"},  {"train[:]", "0 13"},      {"train[5:2]", "5 5"},       {"train[-50:]", "0 13"},
+      {"train[-10%:]", "12 13"}, {"train[1:50%]", "0 6"},   {"train[0%:12%]", "0 2"},    {"train[:-2]", "0 11"},
+      {"train[:100%]", "0 13"},  {"train[-100%:]", "0 13"}, {"train[20:30]", "13 13"},   {"test", "none"},
+      {"train[:200%]", "none"},  {"train[:-101%]", "none"}, {"train+train[:2]", "none"}, {"train[10]", "none"},
+      {"train[]", "none"},       {"train[:1.5%]", "none"},  {"train[ 1:3]", "none"},     {"train[1:3", "none"},
+      {"train[:2](x)", "none"},  {"train[%:]", "none"},     {"train[+1:]", "none"},      {"", "none"},
+      {"train[0:1:2]", "none"},  {"Train", "none"},         {"validation[:2]", "none"},  {"train[1:x]", "none"}};
+  for (const auto& [split, expected] : splits) {
+    CAPTURE(split);
+    CHECK(slice(split) == expected);
+  }
+  CHECK(slice("train[:50%]", 3) == "0 2");
+  CHECK(slice("train[:50%]", 5) == "0 2");
+  std::string lines;
+  for (int i = 0; i < 13; ++i) lines += concat("{\"text\":\"", static_cast<char>('a' + i), "\"}\n");
+  const OneFile file(lines), other("{\"text\":\"x\"}\n", "b.jsonl");
+  std::vector<data::DataFile> files{data::DataFile(file.path.string()), data::DataFile(other.path.string()),
+                                    data::DataFile(file.path.string())};
+  const auto texts = [&](const DatasetOptions& options = {}) {
+    const Dataset dataset = Dataset::open(files, options);
+    std::string all;
+    for (Index i = 0; i < dataset.size(); ++i) all += dataset[i].text;
+    return all;
+  };
+  files[0].split = "train[2:5]";
+  files[2].split = "train[-2:]";
+  CHECK(texts() == "cdexlm");
+  CHECK(Dataset::open(files)[1].where == file.path.string() + ":4");
+  const log::Redirect quiet([](log::Level, std::string_view) {});
+  files[0].num_samples = 6;  // of those
+  CHECK(texts() == "cdecdexlm");
+  files[0].max_samples = 2;
+  CHECK(texts() == "cdxlm");
+  CHECK(texts({.max_samples = 4}) == "cdxl");
+  // The records that are taken, and no others, are what a run goes on with.
+  files.resize(1);
+  CHECK(Dataset::open(files).fingerprint() == OneFile("{\"text\":\"c\"}\n{\"text\":\"d\"}\n").open().fingerprint());
+  files[0].split = "train[5:5]";
+  CHECK(test::message_of<FormatError>([&] { (void)Dataset::open(files); }) ==
+        file.path.string() + ": the split train[5:5] has none of its 13 records");
+  files[0].split = "test";
+  CHECK(test::message_of<ConfigError>([&] { (void)Dataset::open(files); }) ==
+        file.path.string() +
+            ": \"split\" is test, and the records of a file are of no split but train; expected "
+            "train, or a slice of it, as train[:1000], train[-100:] or train[10%:20%]");
 }
 
 TEST_CASE("dataset: the files of a folder are one, in the order of their names") {

@@ -138,6 +138,28 @@ TEST_CASE("data sets: a file_name may be a folder, and a folder of files a path"
         "dataset_info.json: pipe: \"file_name\" is pipe, which is neither a file nor a folder of files");
 }
 
+TEST_CASE("data sets: a split of a file is train or a slice of it, and a subset says nothing of it") {
+  const Folder folder(
+      R"({"all": {"file_name": "i.json", "split": "train"}, "zh": {"file_name": "p.json", "subset": "zh"},
+                          "some": {"file_name": "t.json", "split": "train[:10%]", "num_samples": 4, "folder": "f"}})");
+  CHECK(folder.found({"all"}).dataset[0].split.empty());
+  Config config = folder.with({"zh"}, {"some"});
+  CHECK(
+      find_datasets(config, train_command) ==
+      concat("zh is ", folder.path("p.json"), ", some is ", folder.path("t.json"),
+             "; subset zh of zh says nothing of a file, as in LLaMA-Factory; folder f of some says nothing of a file, "
+             "as in LLaMA-Factory"));
+  CHECK(config.eval_dataset[0].split == "train[:10%]");
+  CHECK(as_json(config.eval_dataset[0]) ==
+        io::json_object({{"path", folder.path("t.json")}, {"split", "train[:10%]"}, {"num_samples", 4}}));
+  Config again;
+  read_settings(again, to_json(config, train_command), "run_config.json");
+  CHECK(again.eval_dataset == config.eval_dataset);
+  data::DataFile mine("some");
+  mine.split = "train[1:]";
+  CHECK(folder.found({mine}).dataset[0].split == "train[1:]");
+}
+
 TEST_CASE("data sets: dataset_dir of the command line has a name, for the program and in code") {
   const Folder folder;
   const auto said = [&](data::DataFile dataset, bool line = true) {
@@ -267,19 +289,19 @@ TEST_CASE("data sets: what is at a hub, of preferences or of media is refused wi
                     "x: \"ranking\" is true: preference data"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "num_samples": 0})"),
                     "x: \"num_samples\" is 0; expected 1 or more"));
-  CHECK(
-      test::holds(Folder::of(R"({"file_name": "i.json", "split": "test"})"),
-                  "x: \"split\" is test, of a data set of a hub; expected \"train\", which a file is, and the file of "
-                  "that split as \"file_name\""));
-  for (const char* part : {"subset", "folder", "revision"})
-    CHECK(test::holds(Folder::of(concat(R"({"file_name": "i.json", ")", part, R"(": "a"})")),
+  for (const char* split : {"test", "train_sft", "train+test", "train[:1.5%]"})
+    CHECK(test::holds(
+        Folder::of(concat(R"({"file_name": "i.json", "split": ")", split, "\"}")),
+        concat("x: \"split\" is ", split, ", and the records of a file are of no split but train; expected")));
+  for (const char* part : {"subset", "folder"})
+    CHECK(test::holds(Folder::of(concat(R"({"hf_hub_url": "a/b", "file_name": "i.json", ")", part, R"(": "zh"})")),
                       concat("x: \"", part,
-                             "\" is of a data set of a hub; expected \"file_name\" alone, with the file "
+                             "\" is zh, of the data set at \"hf_hub_url\"; expected \"file_name\" alone, with the file "
                              "that it means")));
   CHECK(test::holds(
       Folder::of(R"({"file_name": "i.json", "colums": {}})"),
       "x: the field \"colums\"; expected file_name, formatting, columns, tags, num_samples, ranking, split, "
-      "hf_hub_url, ms_hub_url, om_hub_url, script_url, cloud_file_name"));
+      "subset, folder, hf_hub_url, ms_hub_url, om_hub_url, script_url, cloud_file_name"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "formatting": "chatml"})"),
                     "x: \"formatting\" is chatml; expected alpaca, sharegpt or openai"));
   CHECK(test::holds(Folder::of(R"({"file_name": "i.json", "columns": []})"),

@@ -154,14 +154,16 @@ TEST_CASE("stage lists: JSON of another form is refused with its place") {
 }
 
 TEST_CASE("stage lists: files are the same from the command line, a file and run_config.json") {
-  const std::string text = R"(["a.jsonl", {"path": "b,c.txt", "weight": 2, "name": "b", "max_samples": 7}, )"
-                           R"({"path": "d", "num_samples": 9}, {"path": "e", "num_samples": 9, "max_samples": 4}])";
+  const std::string text =
+      R"(["a.jsonl", {"path": "b,c.txt", "weight": 2, "name": "b", "max_samples": 7}, )"
+      R"({"path": "d", "num_samples": 9, "split": "train[:5]"}, {"path": "e", "num_samples": 9, "max_samples": 4}])";
   data::DataFile file("b,c.txt");
   file.weight = 2;
   file.name = "b";
   file.max_samples = 7;
   std::vector<data::DataFile> files = {"a.jsonl", file, "d", "e"};
   for (const std::size_t i : {std::size_t{2}, std::size_t{3}}) files[i].num_samples = 9;
+  files[2].split = "train[:5]";
   files[3].max_samples = 4;
   const Key& key = *find_key("dataset");
   Config line, json, again;
@@ -203,15 +205,18 @@ TEST_CASE("stage lists: what is wrong with a file is said by its number") {
     });
   };
   const std::string allowed = std::string("; allowed: ") + settings::allowed(*find_key("dataset"));
-  CHECK(
-      said(R"([{"path": "a"}, {"file": "b"}])") ==
-      "key dataset: file 2: the field \"file\"; expected path, weight, name, max_samples, num_samples, columns, tags" +
-          allowed);
+  CHECK(said(R"([{"path": "a"}, {"file": "b"}])") ==
+        "key dataset: file 2: the field \"file\"; expected path, weight, name, max_samples, num_samples, split, "
+        "columns, tags" +
+            allowed);
   CHECK(said(R"([{"weight": 1}])") == "key dataset: file 1: \"path\" is missing" + allowed);
   CHECK(said(R"([{"path": "a", "weight": 0}])") ==
         "key dataset: file 1: \"weight\" is 0; expected a number above 0" + allowed);
   CHECK(said(R"([{"path": "a", "max_samples": 0}])") ==
         "key dataset: file 1: \"max_samples\" is 0; expected 1 or more" + allowed);
+  CHECK(
+      said(R"([{"path": "a", "split": "test"}])")
+          .starts_with("key dataset: file 1: \"split\" is test, and the records of a file are of no split but train"));
   CHECK(said(R"([{"path": "a", "num_samples": -1}])") ==
         "key dataset: file 1: \"num_samples\" is -1; expected 1 or more" + allowed);
   CHECK(said(R"([{"path": "a"}, 3])") == "key dataset: file 2: expected an object" + allowed);

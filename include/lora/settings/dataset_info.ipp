@@ -28,15 +28,12 @@ class DatasetInfo {
   bool has(std::string_view name) const { return file_->has(name); }
 
   /// The file of a name that there is.
-  data::DataFile operator[](const std::string& name) const {
+  data::DataFile operator[](const std::string& name) {
     const io::JsonView entry = *file_->find(name);
     if (!entry.json().is_object()) entry.fail("expected an object");
-    for (const char* part : {"subset", "folder", "revision"})
-      if (entry.has(part))
-        entry.fail("\"", part,
-                   "\" is of a data set of a hub; expected \"file_name\" alone, with the file that it means");
-    expect_fields(entry, {"file_name", "formatting", "columns", "tags", "num_samples", "ranking", "split", "hf_hub_url",
-                          "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"});
+    expect_fields(entry, {"file_name", "formatting", "columns", "tags", "num_samples", "ranking", "split", "subset",
+                          "folder", "hf_hub_url", "ms_hub_url", "om_hub_url", "script_url", "cloud_file_name"});
+    for (const char* part : {"subset", "folder"}) note_idle(entry, part, name);
     if (entry.get<bool>("ranking").value_or(false))
       entry.fail("\"ranking\" is true: preference data, which are not supported; expected records with one answer");
     data::DataFile file(path_of(entry));
@@ -45,13 +42,13 @@ class DatasetInfo {
       if (*most < 1) entry.fail("\"num_samples\" is ", *most, "; expected 1 or more");
       file.num_samples = most;
     }
-    if (const auto split = entry.get<std::string>("split"); split && *split != "train")
-      entry.fail("\"split\" is ", std::string_view(*split),
-                 ", of a data set of a hub; expected \"train\", which a file is, and the file of that split as "
-                 "\"file_name\"");
+    take_split(entry, file);
     read_columns(entry, file.columns);
     return file;
   }
+
+  /// What was read of entries and says nothing, as sentences to log.
+  std::string take_notes() { return std::exchange(notes_, {}); }
 
   [[noreturn]] void fail_unknown(std::string_view key, const std::string& given, std::string_view name) const {
     std::vector<std::string_view> names;
@@ -67,6 +64,18 @@ class DatasetInfo {
   }
 
  private:
+  /// Of a data set of a hub these say which files are meant; LLaMA-Factory reads them of no other.
+  void note_idle(const io::JsonView& entry, const char* part, const std::string& name) {
+    const auto given = entry.get<std::string>(part);
+    if (!given) return;
+    for (const char* place : {"hf_hub_url", "ms_hub_url", "om_hub_url", "script_url"})
+      if (entry.has(place))
+        entry.fail("\"", part, "\" is ", std::string_view(*given), ", of the data set at \"", place,
+                   "\"; expected \"file_name\" alone, with the file that it means");
+    notes_ += concat("; ", part, " ", std::string_view(*given), " of ", std::string_view(name),
+                     " says nothing of a file, as in LLaMA-Factory");
+  }
+
   std::string path_of(const io::JsonView& entry) const {
     const auto name = entry.get<std::string>("file_name");
     if (name && name->empty()) entry.fail("\"file_name\" is empty");
@@ -110,6 +119,7 @@ class DatasetInfo {
 
   io::Path folder_;
   io::JsonFile file_;
+  std::string notes_;
 };
 
 /// What stands behind the last # as a number of records, and what before it.
@@ -127,6 +137,7 @@ class DatasetFinder {
   explicit DatasetFinder(const io::Path& dataset_dir) : dataset_dir_(dataset_dir) {}
 
   bool has_used_dataset_dir() const { return used_; }
+  const std::string& notes() const { return notes_; }
 
   /// Replaces a name by its file; whether it was one.
   bool find(data::DataFile& file, std::string_view key) {
@@ -142,7 +153,7 @@ class DatasetFinder {
       return false;
     }
     const io::Path path = name;
-    const DatasetInfo* info = info_in(dataset_dir_);
+    DatasetInfo* info = info_in(dataset_dir_);
     if (info != nullptr && info->has(name)) {
       used_ = true;
     } else if (path.has_parent_path()) {
@@ -161,6 +172,8 @@ class DatasetFinder {
     }
     if (!is_name) info->fail_unknown(key, given, name);
     data::DataFile found = (*info)[name];
+    notes_ += info->take_notes();
+    if (!file.split.empty()) found.split = file.split;
     if (most) found.num_samples = most;
     if (file.num_samples) found.num_samples = file.num_samples;
     if (file.max_samples) found.keep(*file.max_samples);
@@ -173,7 +186,7 @@ class DatasetFinder {
 
  private:
   // Null where there is none. Each is read once, however many names it has.
-  const DatasetInfo* info_in(const io::Path& folder) {
+  DatasetInfo* info_in(const io::Path& folder) {
     if (!DatasetInfo::is_in(folder)) return nullptr;
     return &read_.try_emplace(folder, folder).first->second;
   }
@@ -204,6 +217,7 @@ class DatasetFinder {
   io::Path dataset_dir_;
   std::map<io::Path, DatasetInfo> read_;
   bool used_ = false;
+  std::string notes_;
 };
 
 }  // namespace lora::settings::detail
@@ -225,6 +239,7 @@ LORA_INLINE std::string find_datasets(Config& config, Command command, const dat
   find(config.dataset, "dataset", command != generate_command);
   find(config.eval_dataset, "eval_dataset", false);
   config.uses_dataset_dir = finder.has_used_dataset_dir();
+  names += finder.notes();
   if (!names.empty() && config.max_samples && command != generate_command) {
     for (data::DataFile& file : config.dataset) file.keep(*config.max_samples);
     for (data::DataFile& file : config.eval_dataset) file.keep(*config.max_samples);

@@ -149,7 +149,7 @@ constexpr std::string_view describe(ValueType type) {
       "layer indices and inclusive ranges a..b, comma-separated (in JSON an array)",
       "comma-separated numbers (in JSON an array)",
       "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples, "
-      "num_samples, columns, tags})",
+      "num_samples, split, columns, tags})",
       "a JSON array of objects"};
   return descriptions[static_cast<std::size_t>(type)];
 }

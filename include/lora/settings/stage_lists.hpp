@@ -26,6 +26,9 @@ namespace detail {
 /// Throws   FormatError naming the first field that is none of these
 void expect_fields(const io::JsonView& object, std::initializer_list<std::string_view> names);
 
+/// Reads "split", which is empty where it is all.
+void take_split(const io::JsonView& object, data::DataFile& file);
+
 /// Reads {"prompt": "question", …}, but what is null.
 void take_names(const io::JsonView& object, std::string_view field, data::RecordColumns::Names& names);
 
@@ -36,7 +39,7 @@ void take_names(const io::JsonView& object, std::string_view field, data::Record
 std::optional<io::Json> file_objects(const io::Json& json);
 
 /// Reads ["a.jsonl", {"path": "b.jsonl", "weight": 2, "name": "b", "max_samples": 100, "num_samples": 200,
-/// "columns": {…}}, …].
+/// "split": "train[:10%]", "columns": {…}}, …].
 /// Throws   FormatError naming the file and what is wrong
 std::vector<data::DataFile> files_from(const io::Json& json);
 

@@ -24,6 +24,13 @@ LORA_INLINE void take_names(const io::JsonView& object, std::string_view field, 
   });
 }
 
+LORA_INLINE void take_split(const io::JsonView& object, data::DataFile& file) {
+  const auto split = object.get<std::string>("split");
+  if (!split) return;
+  if (!data::slice_of(*split, 1)) object.fail(std::string_view(data::told_split(*split)));
+  if (*split != "train" && *split != "all") file.split = *split;
+}
+
 LORA_INLINE io::Json names_as_json(const data::RecordColumns::Names& names) {
   io::Json object = io::Json::object();
   for (const auto& [name, field] : names) object[name] = field;
@@ -62,12 +69,13 @@ LORA_INLINE std::vector<data::DataFile> files_from(const io::Json& json) {
       continue;
     }
     const io::JsonView object(json[i], where);
-    detail::expect_fields(object, {"path", "weight", "name", "max_samples", "num_samples", "columns", "tags"});
+    detail::expect_fields(object, {"path", "weight", "name", "max_samples", "num_samples", "split", "columns", "tags"});
     data::DataFile& file = files.emplace_back(object.at<std::string>("path"));
     if (file.path.empty()) object.fail("\"path\" is empty");
     file.weight = object.get<double>("weight");
     file.name = object.get<std::string>("name").value_or("");
     file.max_samples = object.get<Index>("max_samples");
+    detail::take_split(object, file);
     detail::take_names(object, "columns", file.columns.columns);
     detail::take_names(object, "tags", file.columns.tags);
     if (const auto wrong = data::offence(file.columns)) object.fail("columns or tags with ", std::string_view(*wrong));
@@ -87,7 +95,7 @@ LORA_INLINE bool fits(const data::DataFile& file) {
   return !file.path.empty() && readable(file.path) && readable(file.name) &&
          (!file.weight || (*file.weight > 0 && std::isfinite(*file.weight))) &&
          (!file.max_samples || *file.max_samples >= 1) && (!file.num_samples || *file.num_samples >= 1) &&
-         !data::offence(file.columns) &&
+         !data::offence(file.columns) && (file.split.empty() || data::slice_of(file.split, 1)) &&
          std::all_of(file.columns.columns.begin(), file.columns.columns.end(),
                      [&](const auto& column) { return readable(column.second); }) &&
          std::all_of(file.columns.tags.begin(), file.columns.tags.end(),
@@ -99,6 +107,7 @@ LORA_INLINE io::Json as_json(const data::DataFile& file) {
   io::Json object = io::json_object({{"path", file.path}});
   if (file.weight) object["weight"] = *file.weight;
   if (!file.name.empty()) object["name"] = file.name;
+  if (!file.split.empty()) object["split"] = file.split;
   if (file.num_samples) object["num_samples"] = *file.num_samples;
   if (file.max_samples) object["max_samples"] = *file.max_samples;
   if (!file.columns.columns.empty()) object["columns"] = detail::names_as_json(file.columns.columns);

@@ -30,7 +30,7 @@ LORA_INLINE io::Json scalar_of(const io::YamlNode& node, ValueType type) {
 /// What a field of a stage takes, or of a file of dataset.
 LORA_INLINE ValueType type_of_field(std::string_view name) {
   if (const Key* key = find_key(name)) return type_of(*key);
-  for (const std::string_view text : {"path", "name", "columns", "tags"})
+  for (const std::string_view text : {"path", "name", "split", "columns", "tags"})
     if (name == text) return ValueType::text;
   return name == "until_step" ? ValueType::integer : ValueType::number;
 }

@@ -43,6 +43,38 @@ LORA_INLINE std::vector<std::string> files_at(const std::string& path) {
   return files;
 }
 
+LORA_INLINE std::optional<std::pair<Index, Index>> slice_of(std::string_view split, Index count) {
+  if (split == "train" || split == "all") return std::pair{Index{0}, count};
+  if (!split.starts_with("train[") || !split.ends_with(']')) return std::nullopt;
+  split = split.substr(6, split.size() - 7);
+  const std::size_t colon = split.find(':');
+  if (colon == split.npos) return std::nullopt;
+  std::string_view ends[] = {split.substr(0, colon), split.substr(colon + 1)};
+  bool percents = false;  // of both, where one has the sign
+  for (std::string_view& end : ends) {
+    if (!end.ends_with('%')) continue;
+    end.remove_suffix(1);
+    if (end.empty()) return std::nullopt;
+    percents = true;
+  }
+  Index slice[] = {0, count};
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (ends[i].empty()) continue;
+    const char* const end = ends[i].data() + ends[i].size();
+    if (const auto read = std::from_chars(ends[i].data(), end, slice[i]); read.ec != std::errc() || read.ptr != end)
+      return std::nullopt;
+    if (percents && (slice[i] < -100 || slice[i] > 100)) return std::nullopt;
+    if (percents) slice[i] = static_cast<Index>(std::nearbyint(static_cast<double>(slice[i] * count) / 100));
+    slice[i] = slice[i] < 0 ? std::max<Index>(count + slice[i], 0) : std::min(slice[i], count);
+  }
+  return std::pair{slice[0], std::max(slice[0], slice[1])};
+}
+
+LORA_INLINE std::string told_split(std::string_view split) {
+  return concat("\"split\" is ", split, ", and the records of a file are of no split but train; expected train, or a ",
+                "slice of it, as train[:1000], train[-100:] or train[10%:20%]");
+}
+
 LORA_INLINE io::Path last_part(const io::Path& path) {
   return path.has_filename() ? path.filename() : path.parent_path().filename();
 }

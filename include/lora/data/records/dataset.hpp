@@ -113,9 +113,10 @@ class Dataset {
   struct Source {
     Index first = 0;                     ///< number of its first record, as they come
     Index size = 0;                      ///< records, counted as often as they come
-    Index place = 0;                     ///< of its first record
+    Index place = 0;                     ///< of the first that it takes
     Index records = 0;                   ///< that differ
     std::vector<std::uint32_t> drawn{};  ///< of these
+    std::size_t first_file = 0, files = 0;
     std::string name{};
     Sample::Kind kind = Sample::Kind::text;
 
@@ -162,8 +163,17 @@ class Dataset {
   /// Forgets all records but the first ones.
   void keep(Index count);
 
-  /// Takes so many records of the last file.
+  /// Forgets where those records are that lie behind all that are taken.
+  void forget();
+
+  /// What a file of a source adds of the records that are taken.
+  static void add_to(Fingerprint& fingerprint, const File& file, const Source& source);
+
+  /// Takes so many records of the last source.
   void take(Index count);
+
+  /// Takes a split of the last source's records.
+  void take(const std::string& split);
 
   std::vector<Source>::const_iterator source_of(Index record) const;
   Index place_of(Index record) const { return source_of(record)->place_of(record); }

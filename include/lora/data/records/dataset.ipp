@@ -17,6 +17,7 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
   if (files.empty()) fail<ConfigError>("dataset names no file");
   for (const DataFile& file : files) {
     const Index before = dataset.size(), place = dataset.places_;
+    const std::size_t first_file = dataset.files_.size();
     const auto list = lists.find(file.path);
     if (list == lists.end()) {
       dataset.add_files(file.path, file.columns);
@@ -28,8 +29,11 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
                                 .size = found,
                                 .place = place,
                                 .records = found,
+                                .first_file = first_file,
+                                .files = dataset.files_.size() - first_file,
                                 .name = file.path,
                                 .kind = dataset.files_.back()->kind});
+    if (!file.split.empty()) dataset.take(file.split);
     if (file.num_samples) dataset.take(*file.num_samples);
     if (file.max_samples) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
   }
@@ -117,23 +121,25 @@ LORA_INLINE std::vector<std::string> Dataset::take_absent_columns() const {
 
 LORA_INLINE std::uint64_t Dataset::fingerprint() const {
   Fingerprint fingerprint(static_cast<std::uint64_t>(size()));
-  for (const auto& file : files_) {
-    for (Index place = file->first; place < file->end(); ++place) fingerprint.add(file->bytes(place));
-    if (file->plain) continue;
-    if (file->table) fingerprint.add(file->table->header());
-    for (RecordColumns::Names names :
-         {file->columns.columns, file->columns.tags}) {  // of which the order means nothing
-      std::sort(names.begin(), names.end());
-      for (const auto& [name, field] : names)  // by which the same bytes are other records
-        fingerprint.add(concat(std::string_view(name), "=", std::string_view(field)));
-    }
-  }
   for (const Source& source : sources_) {
+    for (std::size_t i = 0; i < source.files; ++i) add_to(fingerprint, *files_[source.first_file + i], source);
     if (source.size <= source.records) continue;
     fingerprint.add(concat(source.size, " of ", source.records));
     for (const std::uint32_t drawn : source.drawn) fingerprint.add(concat(drawn));
   }
   return fingerprint.value();
+}
+
+LORA_INLINE void Dataset::add_to(Fingerprint& fingerprint, const File& file, const Source& source) {
+  const Index begin = std::max(file.first, source.place), end = std::min(file.end(), source.place + source.records);
+  for (Index place = begin; place < end; ++place) fingerprint.add(file.bytes(place));
+  if (file.plain) return;
+  if (file.table) fingerprint.add(file.table->header());
+  for (RecordColumns::Names names : {file.columns.columns, file.columns.tags}) {  // of which the order means nothing
+    std::sort(names.begin(), names.end());
+    for (const auto& [name, field] : names)  // by which the same bytes are other records
+      fingerprint.add(concat(std::string_view(name), "=", std::string_view(field)));
+  }
 }
 
 LORA_INLINE Index Dataset::Source::place_of(Index record) const {
@@ -327,12 +333,17 @@ LORA_INLINE void Dataset::fail_unknown(const std::string& name, std::string_view
 
 LORA_INLINE void Dataset::keep(Index count) {
   if (count >= size()) return;
-  places_ = 0;
   for (Source& source : sources_) {
     source.keep(std::clamp<Index>(count - source.first, 0, source.size));
     source.first = std::min(source.first, count);
-    if (source.records > 0) places_ = source.place + source.records;
   }
+  forget();
+}
+
+LORA_INLINE void Dataset::forget() {
+  places_ = 0;
+  for (const Source& source : sources_)
+    if (source.records > 0) places_ = source.place + source.records;
   for (const auto& file : files_) file->records.keep(std::clamp<Index>(places_ - file->first, 0, file->records.size()));
 }
 
@@ -346,6 +357,19 @@ LORA_INLINE void Dataset::take(Index count) {
   log::info(name, ": ", count, " records are asked for and ", source.records, " are there: each comes ",
             count / source.records, count < 2 * source.records ? " time" : " times",
             source.drawn.empty() ? "" : concat(", and ", source.drawn.size(), " of them, drawn by seed, once more"));
+}
+
+LORA_INLINE void Dataset::take(const std::string& split) {
+  Source& source = sources_.back();
+  const auto slice = slice_of(split, source.records);
+  if (!slice) fail<ConfigError>(source.name, ": ", told_split(split));
+  const auto [begin, end] = *slice;
+  if (begin == end)
+    fail<FormatError>(source.name, ": the split ", std::string_view(split), " has none of its ", source.records,
+                      " records");
+  source.place += begin;
+  source.size = source.records = end - begin;
+  forget();
 }
 
 LORA_INLINE std::vector<Dataset::Source>::const_iterator Dataset::source_of(Index record) const {
