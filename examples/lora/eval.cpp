@@ -271,8 +271,7 @@ int run_eval(Request& request) {
     print_preview(config, source);
     return 0;
   }
-  std::vector<evaluation::EarlierEvaluation> earlier;
-  for (const std::string& path : config.compare_with) earlier.push_back(evaluation::read_earlier(path));
+  const std::vector<evaluation::EarlierEvaluation> earlier = evaluation::read_all_earlier(config.compare_with);
   inputs::TextFiles text;
   std::vector<EvaluatedSet> sets = open_sets(config, source, text);
   std::optional<io::Lock> lock;

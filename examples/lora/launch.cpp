@@ -213,6 +213,44 @@ int run_all(const std::vector<Program>& programs, Stop stop) {
   return stop == Stop::by_mpi && asked != 0 && first == 128 + SIGUSR1 ? 128 + asked : first;
 }
 
+/// What CLI11 says of an option's value: "Could not convert: --nnodes = x", "--nnodes: 1 required INT missing" or
+/// "--nnodes: At Most 1 required but received 2".
+[[noreturn]] void refuse_value(std::string_view said) {
+  const std::string allowed = concat("a whole number, at most ", std::numeric_limits<int>::max());
+  const std::size_t equals = said.find(" = "), begin = said.find("--");
+  if (equals != said.npos)
+    fail<ConfigError>("lora launch: ", said.substr(begin, equals - begin), ": given ", said.substr(equals + 3),
+                      ", allowed: ", allowed);
+  const std::string_view name = said.substr(0, said.find(':'));
+  const bool missing = said.ends_with("missing");
+  fail<ConfigError>("lora launch: ", name, ": given ", missing ? "nothing" : "more than once",
+                    ", allowed: ", missing ? name == "--master_addr" ? "an address" : allowed : "once");
+}
+
+/// The name of an option that a word gives: --nnodes of --nnodes=2.
+std::string_view option_in(std::string_view word) {
+  return word.starts_with('-') ? word.substr(0, word.find('=')) : std::string_view();
+}
+
+/// Refuses options of launch that stand behind its command, and words before the command that are none.
+void expect_order(const CLI::App& page, const Words& command) {
+  if (command.empty()) return;
+  std::string options;
+  for (const CLI::Option* option : page.get_options())
+    if (option->get_name() != "--help") options += concat(options.empty() ? "" : ", ", option->get_name());
+  if (command.front().starts_with('-'))
+    fail<ConfigError>("lora launch: given '", option_in(command.front()), "', allowed: ", options,
+                      ", and behind them train with its keys");
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string_view name = option_in(command[i]);
+    if (name.empty() || name == "-h" || name == "--help" || page.get_option_no_throw(std::string(name)) == nullptr)
+      continue;
+    fail<ConfigError>("lora launch: ", name, " stands behind ", std::string_view(command.front()),
+                      ", allowed: before it, as an option of launch: lora launch ", name, " ... ",
+                      std::string_view(command.front()), " ...");
+  }
+}
+
 /// The number that an option gives, else the environment's.
 int number_of(int given, const char* variable, int least, int most, std::string_view expected, int otherwise) {
   if (given >= 0) return given;
@@ -253,12 +291,14 @@ std::optional<std::string> launch(int argc, const char* const* argv) {
   } catch (const CLI::CallForHelp&) {
     return page.help();
   } catch (const CLI::ConversionError& error) {
-    fail<ConfigError>("lora launch: ", std::string_view(error.what()), "; allowed: a whole number, at most ",
-                      std::numeric_limits<int>::max());
+    refuse_value(error.what());
+  } catch (const CLI::ArgumentMismatch& error) {
+    refuse_value(error.what());
   } catch (const CLI::ParseError& error) {
     fail<ConfigError>("lora launch: ", std::string_view(error.what()));
   }
   const Words command = page.remaining();
+  expect_order(page, command);
   Host host;
   host.processes = given.processes;
   host.hosts = given.hosts;

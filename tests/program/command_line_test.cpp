@@ -369,7 +369,7 @@ TEST_CASE("program: a file of keys may be YAML, whose keys that cannot be honore
       CHECK(outcome.output.empty());
       CHECK(outcome.errors ==
             "error: " + path +
-                ":1: unknown key stage: given dpo; here: not there: train learns from answers, not from preferences\n"
+                ":1: key stage: given dpo; here: not there: train learns from answers, not from preferences\n"
                 "error: " +
                 path + ":2: key seed: given x, allowed: a whole number, at least 0\nerror: " + path +
                 ":4: unknown key lr: given 1; here: learning_rate\n");
@@ -385,7 +385,7 @@ TEST_CASE("program: a file of keys may be YAML, whose keys that cannot be honore
                               "error: /no/such: no such file or folder\n");
   // What follows from several keys is settled with those of the command line; what a key means, by the command.
   io::write_file(yaml, std::string_view("eval_strategy: steps\nval_size: 0.1\ndo_train: false\n"));
-  check_refused(lora_program({"train", yaml, "--eval_steps=5"}), 2, yaml + ":3: unknown key do_train: given false; ");
+  check_refused(lora_program({"train", yaml, "--eval_steps=5"}), 2, yaml + ":3: key do_train: given false; ");
   CHECK(lora_program({"eval", yaml, "--dataset=d.jsonl"})
             .errors.starts_with(yaml + ": nothing to do for do_train, eval_strategy\n"
                                        "error: key model_name_or_path: given nothing"));

@@ -193,12 +193,12 @@ TEST_CASE(
   const test::TempFolder temp;
   const std::string model = (temp / "model").native(), predict = (temp / "predict.yaml").native(),
                     infer = (temp / "infer.yaml").native();
-  test::write_talking_model(model);
+  test::write_talking_model(model, DType::f32, {.family = "llama"});
   io::create_folders(temp / "data");
   io::write_file(temp / "data" / "dataset_info.json", std::string_view(R"({"pairs": {"file_name": "p.json"}})"));
   io::write_file(temp / "data" / "p.json", std::string_view(R"([{"instruction": "one", "output": "two"}])"));
   const auto run = [](const std::vector<std::string>& words) { return test::run_program(LORA_PROGRAM, words); };
-  const std::string begin = concat("model_name_or_path: ", std::string_view(model), "\ntemplate: gemma\n");
+  const std::string begin = concat("model_name_or_path: ", std::string_view(model), "\ntemplate: llama2\n");
   io::write_file(predict, concat(std::string_view(begin), "do_predict: true\neval_dataset: pairs\ndataset_dir: ",
                                  (temp / "data").native(), "\nmax_samples: 50\noutput_dir: ", (temp / "out").native(),
                                  "\npredict_with_generate: true\nmax_new_tokens: 2\n"));
@@ -206,13 +206,13 @@ TEST_CASE(
   const auto train = run({"train", predict});
   CHECK(train.status == 2);
   CHECK(train.errors == "error: " + predict +
-                            ":3: unknown key do_predict: given true; here: not there: train and plan are of training; "
+                            ":3: key do_predict: given true; here: not there: train and plan are of training; "
                             "the command eval is for a file that predicts\n");
   // Neither can run while the model has no template.
   for (const auto& words : {std::vector<std::string>{"eval", predict}, {"chat", infer}}) {
     const auto none = run(words);
     CHECK(none.status == 2);
-    CHECK(test::holds(none.errors, "template gemma is template auto, the model's own"));
+    CHECK(test::holds(none.errors, "template llama2 is template auto, the model's own"));
     CHECK(
         test::holds(none.errors, "error: " + model + "/tokenizer.json: the model has no chat template; set template "));
   }
@@ -223,12 +223,32 @@ TEST_CASE(
   CAPTURE(eval.errors);
   CHECK(eval.status == 0);
   CHECK(eval.errors.starts_with(predict +
-                                ": nothing to do for do_predict; template gemma is template auto, the model's own; "
+                                ": nothing to do for do_predict; template llama2 is template auto, the model's own; "
                                 "predict_with_generate true is predict true; eval_dataset is dataset\n"));
   CHECK(std::filesystem::exists(temp / "out" / "predictions.jsonl"));
+  // A file for another family's models: their text is not this one's own.
+  io::write_file(temp / "other.yaml",
+                 concat("model_name_or_path: ", std::string_view(model),
+                        "\neval_dataset: pairs\ntemplate: gemma\ndataset_dir: ", (temp / "data").native(),
+                        "\noutput_dir: ", (temp / "other").native(), "\n"));
+  const auto other = run({"eval", (temp / "other.yaml").native(), "--threads=1"});
+  CHECK(other.status == 2);
+  CHECK(test::holds(other.errors, "error: " + (temp / "other.yaml").native() +
+                                      ":3: key template: given gemma, which is the text that models of type gemma2 or "
+                                      "gemma3_text carry, but " +
+                                      model +
+                                      " is of type llama; allowed: auto for that "
+                                      "model's own, or the name of its template\n"));
+  CHECK_FALSE(std::filesystem::exists(temp / "other"));
+  for (const char* template_name : {"auto", "chatml"}) {
+    const auto own = run({"eval", (temp / "other.yaml").native(), "--threads=1", concat("--template=", template_name)});
+    CAPTURE(own.errors);
+    CHECK(own.status == 0);
+    CHECK(test::holds(own.errors, "eval_dataset is dataset"));
+  }
   const auto chat = run({"chat", infer, "--threads=1"});
   CHECK(chat.status == 0);
-  CHECK(chat.errors.starts_with(infer + ": nothing to do for infer_backend, trust_remote_code; template gemma is "));
+  CHECK(chat.errors.starts_with(infer + ": nothing to do for infer_backend, trust_remote_code; template llama2 is "));
 }
 
 #endif

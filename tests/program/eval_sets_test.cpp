@@ -147,6 +147,22 @@ TEST_CASE("program: eval compares with earlier results, where they are of the sa
   CHECK(line.at("perplexity_ratio").get<double>() == doctest::Approx(std::exp(-1.0)));
 }
 
+TEST_CASE("program: eval compares with each earlier evaluation once") {
+  const Stories s;
+  s.eval("first", {s.both()});
+  const std::string first = (s.temp / "first").native(), file = first + "/evaluation_results.json";
+  const auto said = [&](const std::string& list) {
+    const auto outcome = s.run("again", {s.both(), "--compare_with=" + list});
+    CHECK(outcome.status == 2);
+    return outcome.errors;
+  };
+  CHECK(said(concat(first, ",", first)) ==
+        concat("error: key compare_with: given ", file, " twice, as ", first, " too; allowed: each evaluation once\n"));
+  CHECK(said(concat(file, ",", file)) ==
+        concat("error: key compare_with: given ", file, " twice; allowed: each evaluation once\n"));
+  CHECK_FALSE(std::filesystem::exists(s.temp / "again"));
+}
+
 TEST_CASE("program: eval with compare_base evaluates both, and says what the adapter changes") {
   const test::TempFolder temp;
   test::write_talking_model(temp / "model");

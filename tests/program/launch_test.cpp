@@ -137,8 +137,27 @@ TEST_CASE("launch: an option at the edge of what it may be is taken, and past it
         "error: lora launch: --master_addr, or MASTER_ADDR: given nothing, expected the address of the first of 3 "
         "machines\n");
   CHECK(refused({"--nproc_per_node=two", "eval"}) ==
-        "error: lora launch: Could not convert: --nproc_per_node = two; allowed: a whole number, at most "
-        "2147483647\n");
+        "error: lora launch: --nproc_per_node: given two, allowed: a whole number, at most 2147483647\n");
+  CHECK(refused({"--nproc_per_node=1.5", "eval"}) ==
+        "error: lora launch: --nproc_per_node: given 1.5, allowed: a whole number, at most 2147483647\n");
+  CHECK(refused({"--nnodes"}) ==
+        "error: lora launch: --nnodes: given nothing, allowed: a whole number, at most 2147483647\n");
+  CHECK(refused({"--master_addr"}) == "error: lora launch: --master_addr: given nothing, allowed: an address\n");
+  CHECK(with({"--nproc_per_node=3"}) == "error: lora launch: --nproc_per_node: given more than once, allowed: once\n");
+}
+
+TEST_CASE("launch: its options stand before the command, and what is none of them is named") {
+  const auto behind = [](const char* name) {
+    return concat("error: lora launch: ", name,
+                  " stands behind train, allowed: before it, as an option of launch: lora "
+                  "launch ",
+                  name, " ... train ...\n");
+  };
+  CHECK(refused({"train", "--nproc_per_node", "2"}) == behind("--nproc_per_node"));
+  CHECK(refused({"--nproc_per_node=2", "train", "--seed=1", "--nnodes=2"}) == behind("--nnodes"));
+  CHECK(refused({"--nproc=2", "train"}) ==
+        "error: lora launch: given '--nproc', allowed: --nproc_per_node, --nnodes, --node_rank, --master_addr, "
+        "--master_port, and behind them train with its keys\n");
 }
 
 TEST_CASE("launch: the environment's numbers are held against the same as the options, and named") {

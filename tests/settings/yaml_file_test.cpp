@@ -204,7 +204,7 @@ TEST_CASE("yaml settings: all keys that can't be honored are named at once, a li
       "r.yaml:2: key seed: given x, allowed: a whole number, at least 0\n"
       "r.yaml:3: unknown key foo: given [1]\n"
       "r.yaml:4: unknown key learning_rat: given 2; nearest: learning_rate\n"
-      "r.yaml:5: unknown key use_dora: given yes; here: not there: LoRA and rsLoRA\n"
+      "r.yaml:5: key use_dora: given yes; here: not there: LoRA and rsLoRA\n"
       "r.yaml:6: unknown key seed2: given nothing; nearest: seed\n"
       "r.yaml:7: key report_to: given wandb, allowed: a list of tensorboard, jsonl, none; here: not there: nothing is "
       "sent anywhere; jsonl is for a program that sends its lines there (docs/watching.md)\n"
@@ -234,13 +234,12 @@ TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway
   for (const char* none : {"resize_vocab: [[true]]", "flash_attn: []", "stage: [sft]"})
     CHECK(test::holds(said_of(none), "r.yaml:1: unknown key "));
   CHECK(said_of("flash_attn: {a: 1}") ==
-        "r.yaml:1: unknown key flash_attn: given {a: 1}; here: not needed: attention never holds a whole matrix "
+        "r.yaml:1: key flash_attn: given {a: 1}; here: not needed: attention never holds a whole matrix "
         "of scores");
   for (const Command command : {train_command, plan_command})
-    CHECK(
-        said_of("do_train: no", command) ==
-        "r.yaml:1: unknown key do_train: given no; here: not there: train and plan are of training; eval and generate "
-        "are commands of their own");
+    CHECK(said_of("do_train: no", command) ==
+          "r.yaml:1: key do_train: given no; here: not there: train and plan are of training; eval and generate "
+          "are commands of their own");
   // One file may serve several commands.
   CHECK(note_of("do_train: true\ndo_eval: true\neval_strategy: steps\n", merge_command) ==
         "r.yaml: nothing to do for do_train, do_eval, eval_strategy");
@@ -320,16 +319,15 @@ TEST_CASE("yaml settings: when evaluations are made follows from eval_steps, eva
   CHECK(note_of("evaluation_strategy: no") == "r.yaml: nothing to do for evaluation_strategy");
   CHECK(note_of("do_eval: true\nval_size: 2") == "r.yaml: nothing to do for do_eval");
   CHECK(note_of("do_eval: false") == "r.yaml: nothing to do for do_eval");
-  CHECK(said_of("eval_strategy: steps\nval_size: 0.1") ==
-        "r.yaml:1: unknown key eval_strategy: given steps; here: eval_steps");
+  CHECK(said_of("eval_strategy: steps\nval_size: 0.1") == "r.yaml:1: key eval_strategy: given steps; here: eval_steps");
   CHECK(said_of("eval_strategy: no\nval_size: 0.1") ==
-        "r.yaml:1: unknown key eval_strategy: given no; here: not there: eval_dataset and val_size evaluate, at the "
+        "r.yaml:1: key eval_strategy: given no; here: not there: eval_dataset and val_size evaluate, at the "
         "end if eval_steps is not given");
   CHECK(said_of("eval_strategy: epoch\neval_dataset: a") ==
-        "r.yaml:1: unknown key eval_strategy: given epoch; here: eval_steps, a number of steps");
+        "r.yaml:1: key eval_strategy: given epoch; here: eval_steps, a number of steps");
   CHECK(said_of("do_eval: true") ==
-        "r.yaml:1: unknown key do_eval: given true; here: the command eval, or eval_dataset or val_size of train");
-  CHECK(test::holds(said_of("do_eval: false\nval_size: 0.1"), "r.yaml:1: unknown key do_eval: given false; here: "));
+        "r.yaml:1: key do_eval: given true; here: the command eval, or eval_dataset or val_size of train");
+  CHECK(test::holds(said_of("do_eval: false\nval_size: 0.1"), "r.yaml:1: key do_eval: given false; here: "));
 }
 
 TEST_CASE("yaml settings: what follows from several keys is settled when what precedes the file is known") {
@@ -346,7 +344,7 @@ TEST_CASE("yaml settings: what follows from several keys is settled when what pr
   CHECK(read("bf16: true\n", "dtype", "float32").empty());  // the file's word does not hold
   CHECK(config.dtype == "float32");
   CHECK(test::holds(test::message_of<FileError>([&] { (void)read("eval_strategy: no\n", "val_size", "0.1"); }),
-                    "r.yaml:1: unknown key eval_strategy: given no"));
+                    "r.yaml:1: key eval_strategy: given no"));
   CHECK(test::message_of<ConfigError>([&] {
           (void)read("eval_strategy: steps\n", "seed", "x");
         }).starts_with("key seed: given x"));
@@ -365,10 +363,9 @@ TEST_CASE("yaml settings: interpolations are not read, and what stage calls the 
   CHECK(config.stage_place == "r.yaml:2: ");
   CHECK(config_of("seed: 1").stage.empty());
   CHECK(note_of("stage: sft\npacking: false") == "r.yaml: nothing to do for stage, packing");
-  CHECK(
-      said_of("packing: false\nstage: pt") ==
-      "r.yaml:1: unknown key packing: given false; here: not there with stage pt: texts of more than cutoff_len tokens "
-      "are cut into blocks of so many");
+  CHECK(said_of("packing: false\nstage: pt") ==
+        "r.yaml:1: key packing: given false; here: not there with stage pt: texts of more than cutoff_len tokens "
+        "are cut into blocks of so many");
 }
 
 TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honored, or refused with all reasons at once") {
@@ -388,7 +385,7 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honored, or refu
         "F: nothing to do for stage, do_train, disable_shuffling, neat_packing, hf_hub_token, eval_strategy, do_eval; "
         "mask_history true is train_on_last_turn_only true; bf16 true is dtype bfloat16");
   const std::string preferences = "; here: not there: train learns from answers, not from preferences";
-  CHECK(told_of("llama3_lora_dpo.yaml") == "F:2: unknown key stage: given dpo" + preferences +
+  CHECK(told_of("llama3_lora_dpo.yaml") == "F:2: key stage: given dpo" + preferences +
                                                "\nF:7: unknown key pref_beta: given 0.1" + preferences +
                                                "\nF:8: unknown key pref_loss: given sigmoid" + preferences);
   const std::string text = "; here: not there: models and records of text alone";
@@ -403,16 +400,15 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honored, or refu
         "F:5: unknown key freeze_trainable_layers: given 8; here: finetuning_type full with trainable, such as "
         "layers\\.(2[0-9])\\.\n"
         "F:6: unknown key freeze_trainable_modules: given all; here: finetuning_type full with trainable\n"
-        "F:7: unknown key use_llama_pro: given true; here: not there: LoRA and rsLoRA\n"
-        "F:11: unknown key save_strategy: given epoch; here: save_steps, a number of steps\n"
-        "F:12: unknown key eval_strategy: given epoch; here: eval_steps, a number of steps");
+        "F:7: key use_llama_pro: given true; here: not there: LoRA and rsLoRA\n"
+        "F:11: key save_strategy: given epoch; here: save_steps, a number of steps\n"
+        "F:12: key eval_strategy: given epoch; here: eval_steps, a number of steps");
   const std::string galore = told_of("llama3_full_galore.yaml");
   CHECK(std::count(galore.begin(), galore.end(), '\n') == 6);
-  for (const char* part :
-       {"F:4: unknown key use_galore: given true; here: not there: the optimizer is AdamW",
-        "\nF:5: ", "\nF:6: ", "\nF:7: ", "\nF:8: unknown key galore_scale: given 2.0; here: not there: ",
-        "\nF:12: key lr_scheduler_type: given cosine_with_restarts, allowed: one of linear, ",
-        "\nF:13: unknown key optim: given adafactor; here: not needed: the optimizer is AdamW"})
+  for (const char* part : {"F:4: key use_galore: given true; here: not there: the optimizer is AdamW", "\nF:5: ",
+                           "\nF:6: ", "\nF:7: ", "\nF:8: unknown key galore_scale: given 2.0; here: not there: ",
+                           "\nF:12: key lr_scheduler_type: given cosine_with_restarts, allowed: one of linear, ",
+                           "\nF:13: key optim: given adafactor; here: not needed: the optimizer is AdamW"})
     CHECK(test::holds(galore, part));
   const std::string ray = told_of("llama3_lora_sft_ray.yaml");
   CHECK(std::count(ray.begin(), ray.end(), '\n') == 5);
@@ -422,13 +418,13 @@ TEST_CASE("yaml settings: files as LLaMA-Factory's examples are honored, or refu
   CHECK(std::count(qlora.begin(), qlora.end(), '\n') == 6);
   CHECK(qlora.find("of_nobody") == qlora.npos);
   CHECK(told_of("llama3_lora_merge.yaml") ==
-        "F:6: unknown key export_dir: given output/llama3_lora_sft; here: output_dir of the command merge\n"
-        "F:7: unknown key export_size: given 5; here: max_shard_size of the command merge, with a unit: 5GB");
+        "F:6: key export_dir: given output/llama3_lora_sft; here: output_dir of the command merge\n"
+        "F:7: key export_size: given 5; here: max_shard_size of the command merge, with a unit: 5GB");
   CHECK(told_of("llama3_lora_merge.yaml", merge_command) ==
         "F: nothing to do for trust_remote_code, export_size, export_device, export_legacy_format; "
         "export_dir output/llama3_lora_sft is output_dir output/llama3_lora_sft");
   CHECK(told_of("llama3_lora_predict.yaml") ==
-        "F:6: unknown key do_predict: given true; here: not there: train and plan are of training; the command eval is "
+        "F:6: key do_predict: given true; here: not there: train and plan are of training; the command eval is "
         "for a file that predicts");
   CHECK(told_of("llama3_lora_predict.yaml", eval_command) ==
         "F: nothing to do for trust_remote_code, stage, overwrite_cache, preprocessing_num_workers, "
@@ -448,14 +444,14 @@ TEST_CASE("yaml settings: what LLaMA-Factory's merging calls otherwise is a key 
         "r.yaml: nothing to do for infer_dtype; export_size 2 is max_shard_size 2GB");
   CHECK(config_of("export_dir: ~", merge_command).output_dir.empty());
   CHECK(said_of("export_size: 2GB\nexport_dir: [a]\ninfer_dtype: int8", merge_command) ==
-        "r.yaml:1: unknown key export_size: given 2GB; here: max_shard_size of the command merge, with a unit: 5GB\n"
-        "r.yaml:2: unknown key export_dir: given [a]; here: output_dir of the command merge\n"
-        "r.yaml:3: unknown key infer_dtype: given int8; here: dtype");
+        "r.yaml:1: key export_size: given 2GB; here: max_shard_size of the command merge, with a unit: 5GB\n"
+        "r.yaml:2: key export_dir: given [a]; here: output_dir of the command merge\n"
+        "r.yaml:3: key infer_dtype: given int8; here: dtype");
   CHECK(said_of("export_dir: a\noutput_dir: b", merge_command) ==
         "r.yaml:1: key export_dir: given a, which is output_dir a here, but the file has output_dir \"b\"");
   for (const Command command : {train_command, eval_command, export_command})
     CHECK(test::holds(said_of("export_dir: a", command), "here: output_dir of the command merge"));
-  CHECK(said_of("infer_dtype: float16") == "r.yaml:1: unknown key infer_dtype: given float16; here: dtype");
+  CHECK(said_of("infer_dtype: float16") == "r.yaml:1: key infer_dtype: given float16; here: dtype");
 }
 
 TEST_CASE("yaml settings: a file that predicts evaluates its eval_dataset, unless the command line has a dataset") {
@@ -476,11 +472,32 @@ TEST_CASE("yaml settings: a file that predicts evaluates its eval_dataset, unles
   CHECK(of("do_predict: true\neval_dataset: b\n", generate_command).dataset.empty());
 }
 
+TEST_CASE("yaml settings: eval takes eval_dataset where nothing else says what to evaluate") {
+  const auto taken = [](const std::string& text, Command command = eval_command) {
+    Config config;
+    const std::string note = read_settings(config, io::parse_yaml(text, "r.yaml"), "r.yaml", command);
+    CHECK(test::holds(note, "eval_dataset is dataset") == (config.eval_dataset.empty() && !config.dataset.empty()));
+    return config.dataset.empty() ? "" : config.dataset[0].path;
+  };
+  CHECK(taken("eval_dataset: e.json") == "e.json");
+  CHECK(taken("eval_dataset: e.json\ndo_predict: false\nbf16: true") == "e.json");
+  CHECK(taken("eval_dataset: e.json", train_command).empty());
+  CHECK(taken("eval_dataset: e.json", generate_command).empty());
+  Config both;
+  (void)read_settings(both, io::parse_yaml("eval_dataset: e.json\ndataset: d.json", "r.yaml"), "r.yaml", eval_command);
+  CHECK(both.dataset[0].path == "d.json");
+  CHECK(both.eval_dataset[0].path == "e.json");
+}
+
 TEST_CASE("yaml settings: templates of families that carry their own text are the model's own, and the log says so") {
   for (const char* name : {"gemma", "gemma2", "gemma3", "llama2", "ministral", "mistral", "mistral_small", "phi",
                            "phi3", "phi4", "phi4_mini", "smollm"}) {
     CAPTURE(name);
     CHECK(config_of(concat("template: ", name)).template_name == "auto");
+    CHECK(config_of(concat("template: ", name)).template_family == name);
+    CHECK(config_of(concat("# this\n\ntemplate: ", name)).template_place == "r.yaml:3: ");
+    CHECK(std::any_of(std::begin(template_families), std::end(template_families),
+                      [&](const TemplateFamily& family) { return family.name == name; }));
     CHECK(note_of(concat("template: ", name)) ==
           concat("r.yaml: template ", name, " is template auto, the model's own"));
   }
@@ -500,7 +517,7 @@ TEST_CASE("yaml settings: engines that answer elsewhere, and services that keep 
   for (const char* engine : {"vllm", "sglang", "ktransformers"})
     CHECK(
         said_of(concat("infer_backend: ", engine), chat_command) ==
-        concat("r.yaml:1: unknown key infer_backend: given ", engine,
+        concat("r.yaml:1: key infer_backend: given ", engine,
                "; here: not there: the program's own decoding answers; merge writes a model folder that servers take"));
   for (const char* service : {"wandb", "swanlab", "mlflow", "all"})
     CHECK(

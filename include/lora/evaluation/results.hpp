@@ -1,8 +1,11 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "lora/data/chat/answer_scores.hpp"
@@ -38,6 +41,8 @@ struct EarlierEvaluation {
 /// Given a file, or the folder that has it.
 /// Throws   IoError, FormatError if it is not such a file
 EarlierEvaluation read_earlier(const std::string& path);
+/// Throws   ConfigError for one that is given twice
+std::vector<EarlierEvaluation> read_all_earlier(std::span<const std::string> paths);
 
 /// What an evaluation was done with.
 struct Circumstances {

@@ -174,6 +174,22 @@ LORA_INLINE EarlierEvaluation read_earlier(const std::string& path) {
   return earlier;
 }
 
+LORA_INLINE std::vector<EarlierEvaluation> read_all_earlier(std::span<const std::string> paths) {
+  std::vector<EarlierEvaluation> all;
+  for (const std::string& path : paths) {
+    const io::Path file = inputs::earlier_results(path);
+    for (const EarlierEvaluation& other : all) {
+      std::error_code missing;  // reported by what reads it
+      if (std::filesystem::equivalent(file, other.file, missing))
+        fail<ConfigError>("key compare_with: given ", std::string_view(other.file), " twice",
+                          path == other.file ? "" : concat(", as ", std::string_view(path), " too"),
+                          "; allowed: each evaluation once");
+    }
+    all.push_back(read_earlier(path));
+  }
+  return all;
+}
+
 LORA_INLINE io::Json results_of(const settings::Config& config, const Circumstances& with,
                                 std::span<const EvaluatedSet> sets, const std::optional<data::AnswerScores>& scores,
                                 std::span<const EarlierEvaluation> earlier, const inputs::TextFiles& text,

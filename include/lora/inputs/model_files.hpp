@@ -22,6 +22,7 @@
 #include "lora/model/weights/stop_ids.hpp"
 #include "lora/model/weights/weights.hpp"
 #include "lora/settings/config.hpp"
+#include "lora/settings/llama_factory.hpp"
 #include "lora/tokenizer/chat_files.hpp"
 #include "lora/tokenizer/tokenizer.hpp"
 

@@ -45,6 +45,34 @@ LORA_INLINE model::Source whole_source(const std::string& name) {
   return model::Source::open(path);
 }
 
+/// Also of a folder without weights, as plan takes it.
+inline std::string model_type_at(const io::Path& path) {
+  const io::Path file = path / "config.json";
+  if (!io::is_there(file)) return model::Source::open(path).config().model_type;
+  return io::JsonView::of_object(io::read_json(file), file.native()).at<std::string>("model_type");
+}
+
+/// Without this a file that was written for another model would train with this one's own text.
+inline void expect_family(const settings::Config& config) {
+  if (config.template_family.empty() || config.template_name != "auto" || config.model_name_or_path.empty() ||
+      config.from_command_line.contains("template"))
+    return;
+  const std::string type = model_type_at(find_model(config.model_name_or_path));
+  for (const settings::TemplateFamily& family : settings::template_families) {
+    if (family.name != config.template_family) continue;
+    std::string types;
+    for (const std::string_view own : family.types) {
+      if (own == type) return;
+      if (own.empty()) continue;
+      types += concat(types.empty() ? "" : " or ", own);
+    }
+    fail<ConfigError>(std::string_view(config.template_place), "key template: given ", family.name,
+                      ", which is the text that models of type ", std::string_view(types), " carry, but ",
+                      std::string_view(config.model_name_or_path), " is of type ", std::string_view(type),
+                      "; allowed: auto for that model's own, or the name of its template");
+  }
+}
+
 LORA_INLINE data::ChatTemplate choose_for(const settings::Config& config, const tokenizer::Tokenizer& tokenizer,
                                           const tokenizer::ChatFiles& adapter) {
   const std::string& key = config.template_name;
@@ -171,6 +199,7 @@ LORA_INLINE tokenizer::ChatFiles chat_files_of_adapter(const settings::Config& c
 
 LORA_INLINE data::ChatTemplate template_of(const settings::Config& config, const tokenizer::Tokenizer& tokenizer,
                                            const tokenizer::ChatFiles& adapter) {
+  detail::expect_family(config);
   auto chosen = detail::choose_for(config, tokenizer, adapter);
   if (chosen.is_interpreted())
     log::info("the chat template is none of the known ones: its text is interpreted (", chosen.name(), ")");

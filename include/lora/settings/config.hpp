@@ -50,6 +50,8 @@ struct Config {
   std::optional<bool> full_determinism;
   std::string dtype = "auto";
   std::string template_name = "auto";  // key: template
+  std::string template_family;         // no key: whose text auto must be, as a file of LLaMA-Factory's calls it
+  std::string template_place;          // no key: where it does
   std::optional<bool> enable_thinking;
   std::string date;  // YYYY-MM-DD
   std::optional<double> rope_theta;

@@ -137,6 +137,26 @@ constexpr ForeignValue llama_factory_values[] = {
     {"use_unsloth_gc"},
 };
 
+/// The types of model that carry the text of a family.
+struct TemplateFamily {
+  std::string_view name;
+  std::string_view types[2];  ///< of one the second is empty
+};
+constexpr TemplateFamily template_families[] = {
+    {"gemma", {"gemma2", "gemma3_text"}},
+    {"gemma2", {"gemma2", "gemma3_text"}},
+    {"gemma3", {"gemma2", "gemma3_text"}},
+    {"llama2", {"llama"}},
+    {"ministral", {"mistral", "llama"}},  // as which GGUF files of Mistral come
+    {"mistral", {"mistral", "llama"}},
+    {"mistral_small", {"mistral", "llama"}},
+    {"phi", {"phi3"}},
+    {"phi3", {"phi3"}},
+    {"phi4", {"phi3"}},
+    {"phi4_mini", {"phi3"}},
+    {"smollm", {"llama"}},
+};
+
 /// A value that is answered otherwise than the key's other ones.
 struct ForeignAnswer {
   std::string_view name, value, here;

@@ -104,6 +104,8 @@ class YamlSettings {
       refuse();
     }
     take(Kind::waiting);
+    // Of a file that says nothing else it is what there is to evaluate.
+    if (command_ == eval_command && config_.dataset.empty()) evaluate_eval_dataset();
     if (!reasons_.empty()) refuse();
     return note();
   }
@@ -186,7 +188,7 @@ class YamlSettings {
         config_.stage = node.text;
         config_.stage_place = place_of(name);
       }
-      if (name.name == "do_predict" && command_ == eval_command && word_of(node) == "true") predict_eval_dataset();
+      if (name.name == "do_predict" && command_ == eval_command && word_of(node) == "true") evaluate_eval_dataset();
       return idle_.push_back(name.name);
     }
     if (const ForeignValue* other = meaning_of(name, node)) return mean(name, node, *other);
@@ -223,6 +225,11 @@ class YamlSettings {
     return word == value || (value == "no" && word == "false");
   }
 
+  static bool has_values(std::string_view name) {
+    return says_when_to_evaluate(name) || std::any_of(std::begin(llama_factory_values), std::end(llama_factory_values),
+                                                      [&](const ForeignValue& other) { return other.name == name; });
+  }
+
   static bool says_when_to_evaluate(std::string_view name) {
     return name == "eval_strategy" || name == "evaluation_strategy" || name == "do_eval";
   }
@@ -238,7 +245,7 @@ class YamlSettings {
   }
 
   // LLaMA-Factory predicts the answers of eval_dataset, whether there are records to train on or not.
-  void predict_eval_dataset() {
+  void evaluate_eval_dataset() {
     if (config_.eval_dataset.empty() || config_.from_command_line.contains("dataset")) return;
     const Key& key = *find_key("dataset");
     config_.dataset = std::exchange(config_.eval_dataset, {});
@@ -268,6 +275,10 @@ class YamlSettings {
     const bool is_own_text = key.name == "template" && meaning == "auto";
     if (same && !itself) return idle_.push_back(name.name);
     std::visit([&](auto member) { config_.*member = told.*member; }, key.member);
+    if (is_own_text) {
+      config_.template_family = node.text;
+      config_.template_place = place_of(name);
+    }
     meant_.push_back({&key, io::to_text(says, -1),
                       concat(std::string_view(name.name), " ", std::string_view(given_in(node)), " is ", other.key, " ",
                              std::string_view(meaning), is_own_text ? ", the model's own" : "")});
@@ -280,9 +291,11 @@ class YamlSettings {
   [[noreturn]] void answer_with(const io::YamlKey& name, const io::YamlNode& node, std::string_view hint) const {
     const std::string given =
         is_secret(name.name) ? "" : concat("given ", std::string_view(shortened(given_in(node), 80)));
-    fail<ConfigError>(place_of(name), find_key(name.name) ? "key " : "unknown key ",
-                      std::string_view(shortened(name.name, 80)), given.empty() && hint.empty() ? "" : ": ",
-                      std::string_view(given), given.empty() || hint.empty() ? "" : "; ", hint);
+    // A key of which other values are taken is no unknown one.
+    const bool known = find_key(name.name) != nullptr || has_values(name.name);
+    fail<ConfigError>(place_of(name), known ? "key " : "unknown key ", std::string_view(shortened(name.name, 80)),
+                      given.empty() && hint.empty() ? "" : ": ", std::string_view(given),
+                      given.empty() || hint.empty() ? "" : "; ", hint);
   }
 
   // A switch's value as true or false, that of a list without values as [], any other as it stands there; of other

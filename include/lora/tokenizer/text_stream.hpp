@@ -31,9 +31,9 @@ inline std::size_t begun_at_end(std::string_view text, std::string_view word) {
 }
 
 /// The text of a growing answer, token by token: in whole characters, and up to the first stop text. All that it gives
-/// together is what decoding all tokens does, but for what a later token would change: spaces that a tokenizer removes,
-/// see clean_up_tokenization_spaces, and characters of byte tokens that decode to U+FFFD each because more bytes make
-/// all of them together invalid. For each token only the last few are decoded.
+/// together is what decoding all tokens does, but for spaces that a later token would remove, see
+/// clean_up_tokenization_spaces. Byte tokens side by side are given when the last of them is known: all of them are
+/// characters, or none is. For each token only the last few are decoded.
 class TextStream {
  public:
   explicit TextStream(const Tokenizer& tokenizer, std::span<const std::string> stops = {})
@@ -43,6 +43,7 @@ class TextStream {
   std::string add(std::int32_t token) {
     if (stopped_) return {};
     tokens_.push_back(token);
+    if (tokenizer_->awaits_more(token, true)) return {};
     std::string text = tokenizer_->decode(tokens_, true);
     constexpr std::string_view unfinished = "\uFFFD";
     if (text.size() <= shown_.size() || text.ends_with(unfinished)) return {};

@@ -31,6 +31,9 @@ class TokenDecoder {
   /// At most how many times the bytes of its tokens a text has. Above 2³² it is 2³².
   std::size_t growth() const;
 
+  /// Whether a token's text depends on those behind it, as that of a byte does.
+  bool awaits_more(std::string_view token) const;
+
   /// `from` is not empty.
   void add(Step step) { steps_.push_back(std::move(step)); }
 

@@ -71,6 +71,11 @@ LORA_INLINE std::size_t TokenDecoder::growth() const {
   return growth;
 }
 
+LORA_INLINE bool TokenDecoder::awaits_more(std::string_view token) const {
+  return byte_of_token(token).has_value() &&
+         std::any_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.kind == Step::Kind::bytes; });
+}
+
 LORA_INLINE std::string TokenDecoder::operator()(std::vector<std::string> tokens) const {
   using Kind = Step::Kind;
   for (const Step& step : steps_) {

@@ -67,6 +67,10 @@ class Tokenizer {
   /// vocabulary, or of a hole in it. Throws   FormatError for a negative id
   std::string decode(std::span<const std::int32_t> ids, bool skip_special = false) const;
 
+  /// Whether what decode makes of a token, or of those before it, may be otherwise with those behind it: of bytes that
+  /// are characters together or none of them is, and of what is nothing by itself.
+  bool awaits_more(std::int32_t id, bool skip_special = false) const;
+
   /// The id of a token as written in the vocabulary: an added token, or one in the byte-level alphabet.
   std::optional<std::int32_t> id_of(std::string_view token) const { return parts_->find(token); }
 

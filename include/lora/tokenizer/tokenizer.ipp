@@ -98,6 +98,15 @@ LORA_INLINE std::string Tokenizer::decode(std::span<const std::int32_t> ids, boo
   return parts_->cleans_up_spaces ? detail::without_extra_spaces(std::move(bytes)) : bytes;
 }
 
+LORA_INLINE bool Tokenizer::awaits_more(std::int32_t id, bool skip_special) const {
+  const TokenModel& model = *parts_->model;
+  const TokenDecoder* const decoder = model.decoder();
+  if (decoder == nullptr) return false;
+  if (const auto added = parts_->added.find(id); added != parts_->added.end())
+    return (skip_special && added->second.special) || decoder->awaits_more(added->second.content);
+  return !model.has(id) || decoder->awaits_more(model.text_of(id));
+}
+
 LORA_INLINE std::vector<std::string> Tokenizer::special_tokens() const {
   std::map<std::int32_t, std::string> tokens;
   for (const auto& [id, token] : parts_->added)
