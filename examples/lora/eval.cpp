@@ -155,7 +155,7 @@ std::vector<EvaluatedSet> open_sets(const settings::Config& config, const model:
     const auto own = config.dataset.begin() + static_cast<std::ptrdiff_t>(i);
     if (std::any_of(config.dataset.begin(), own,
                     [&](const auto& file) { return file.path == own->path && file.split == own->split; }))
-      fail<ConfigError>("key dataset: given ", own->path, " twice; allowed: each file once");
+      fail<ConfigError>("key dataset: given ", own->path, " twice; allowed: each file, or split of one, once");
     files.push_back(inputs::open_dataset(config, {own, own + 1}, config.max_samples));
     const auto& found = files.back().kinds();
     kinds.insert(kinds.end(), found.begin(), found.end());

@@ -165,7 +165,8 @@ TEST_CASE("dataset: of a file with fewer records than are asked for each comes a
       const Sample sample = dataset[i];
       CHECK(sample.record == i);
       CHECK(dataset.file_number(i) == (i > 0));
-      CHECK(dataset.bytes_of(i) == 13 + (i == 0));
+      CHECK(dataset.bytes_of(i) >= 12);  // of the last that is kept more
+      CHECK(dataset.bytes_of(i) <= 12 + std::ssize(lines));
       CHECK(dataset[dataset.first_of(i)].where == sample.where);
       CHECK(dataset.first_of(i) <= std::min<Index>(i, 5));
       all += sample.text;

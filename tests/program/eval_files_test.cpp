@@ -370,7 +370,7 @@ TEST_CASE("program: eval refuses a file that is given again later, and tells of 
   const std::string first = s.data("first.jsonl", {tokens({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}),
                     second = s.data("second.jsonl", {tokens({1, 2, 3})});
   CHECK(s.run(first + "," + second + "," + first).errors ==
-        "error: key dataset: given " + first + " twice; allowed: each file once\n");
+        "error: key dataset: given " + first + " twice; allowed: each file, or split of one, once\n");
   CHECK_FALSE(std::filesystem::exists(s.out));
   io::Json config = io::read_json(s.temp / "model" / "config.json");
   config["max_position_embeddings"] = 8;

@@ -54,12 +54,12 @@ TEST_CASE("keys: each has its place, commands, type, default and values, on the 
        "layer indices and inclusive ranges a..b, comma-separated (in JSON an array), at least 0 and at most 1e+05"},
       {"dataset", "data", "teg", "LIST", "",
        "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples, num_samples, "
-       "columns, "
+       "split, columns, "
        "tags})"},
       {"dataset_dir", "data", "teg", "TEXT", "data", "a folder: nothing is downloaded"},
       {"eval_dataset", "data", "t", "LIST", "none",
        "comma-separated paths (in JSON an array of paths or of objects {path, weight, name, max_samples, num_samples, "
-       "columns, "
+       "split, columns, "
        "tags})"},
       {"mix_strategy", "data", "t", "TEXT", "concat", "one of concat, interleave_under, interleave_over"},
       {"interleave_probs", "data", "t", "LIST", "the files' weights, else equal shares",

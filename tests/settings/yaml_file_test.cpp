@@ -232,7 +232,7 @@ TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway
   CHECK(config_of("report_to: []").report_to == std::vector<std::string>{"none"});
   CHECK(config_of("report_to: tensorboard").reports_to("tensorboard"));
   for (const char* none : {"resize_vocab: [[true]]", "flash_attn: []", "stage: [sft]"})
-    CHECK(test::holds(said_of(none), "r.yaml:1: unknown key "));
+    CHECK(said_of(none).starts_with("r.yaml:1: key "));
   CHECK(said_of("flash_attn: {a: 1}") ==
         "r.yaml:1: key flash_attn: given {a: 1}; here: not needed: attention never holds a whole matrix "
         "of scores");

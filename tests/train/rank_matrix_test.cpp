@@ -76,7 +76,7 @@ struct Subject : Workshop {
       config.lora_dropout = 0;
       config.max_shard_size = "9KB";  // several files
     }
-    config.gradient_checkpointing = true;
+    config.gradient_checkpointing = (way.ranks + way.zero_stage) % 2 == 1;  // which changes no bit
     config.step_units = units;
     config.gradient_accumulation_steps = units / way.ranks;
     config.ranks = way.ranks;
@@ -235,10 +235,10 @@ TEST_CASE("rank matrix: six ranks begin, two, three and one go on, and the bytes
   const Stages whole{0, 0, 0}, shared{3, 3, 3}, any{2, 1, 3};
   check_turns<proof::Device, bf16>(false, shared);
   check_turns<cpu::Device, float>(true, shared);
-  if (!effort(true, false, "rank matrix: six of eight ways in which another number goes on")) return;
+  check_turns<cpu::Device, float>(false, any);
+  if (!effort(true, false, "rank matrix: five of eight ways in which another number goes on")) return;
   check_turns<proof::Device, bf16>(true, shared);
   check_turns<cpu::Device, float>(false, shared);
-  check_turns<cpu::Device, float>(false, any);
   check_turns<cpu::Device, f16>(true, shared);
   for (const bool full : {false, true}) check_turns<cpu::Device, float>(full, whole);
 }

@@ -57,8 +57,8 @@ class Meeting final : public HostRanks {
 
   /// Returns once all are there. `version`: what ranks must have the same, of at most 119 bytes. `socket`: one that is
   /// there already, which listens (rank 0) or is connected with rank 0 (others); none: as the place says. `run`: by
-  /// what a run is told from another, such as its settings; compared before anything is made together. Throws   Error
-  /// where the address is not this host's or the port is taken (rank 0), nobody answers there (others),
+  /// what a run is told from another, such as its settings; compared before anything is made together.
+  /// Throws   Error where the address is not this host's or the port is taken (rank 0), nobody answers there (others),
   ///          a rank comes twice, with another size, version or order of bytes, or not in time
   ///          ConfigError, on every rank, where one has another fact of the run, which is named
   Meeting(MeetingPlace place, std::string_view version, std::chrono::duration<double> timeout, Socket socket = {},

@@ -331,7 +331,7 @@ LORA_INLINE std::string Meeting::difference_from(std::string_view theirs) const 
     other = detail::take_line(theirs);
   } while (own == other && !own.empty());
   const auto name = own.substr(0, own.find('\t'));
-  if (name.empty() || name != other.substr(0, other.find('\t')))
+  if (name.empty() || name.size() == own.size() || !other.starts_with(own.substr(0, name.size() + 1)))
     return "is of another run, of which it tells other facts than rank 0 does of its own";
   const auto shown = [&](std::string_view line) { return printable(shortened(line.substr(name.size() + 1), 300)); };
   return concat("is of another run: ranks differ in ", name, ": rank 0 has ", std::string_view(shown(own)), ", it has ",

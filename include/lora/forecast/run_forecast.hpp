@@ -212,8 +212,7 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     double between_ranks = 0, beside = 0;
     for (const train::Traffic& one : traffic) {
       // Devices gather layers beside their kernels; the processors' own memory is gathered by those who compute.
-      const bool by_layer = config.zero_stage > 2 && (one.what == "layers" || one.what == "values");
-      double& seconds = by_layer && !D::reads_host_memory ? beside : between_ranks;
+      double& seconds = one.is_ahead() && !D::reads_host_memory ? beside : between_ranks;
       seconds += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
       if (target.gather_piece > 0) seconds += 2 * one.received / target.rates.moved;  // out of scratch
     }

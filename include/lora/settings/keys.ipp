@@ -96,12 +96,13 @@ LORA_INLINE std::vector<Key> make_keys() {
        "Layers without rotary embedding, added to the model's own: indices and inclusive ranges a..b"},
 
       {"dataset", "data", data | generate, &C::dataset, any, free, "",
-       "File or files of records: .json, .jsonl, .parquet, .csv, .tsv or .txt, also compressed (.gz, .zst); or objects "
+       "Files of records, or folders of them: .json, .jsonl, .parquet, .csv, .tsv or .txt, also compressed (.gz, "
+       ".zst); or objects "
        "{path, weight, name, max_samples, num_samples, split, columns, tags}"},
       {"dataset_dir", "data", data | generate, &C::dataset_dir, any, free, "",
        "Folder of a dataset_info.json, whose names of data sets may stand in dataset and eval_dataset", folder},
       {"eval_dataset", "data", train, &C::eval_dataset, any, free, "none",
-       "File or files to evaluate on while training"},
+       "Files to evaluate on while training, or folders of them"},
       {"mix_strategy",
        "data",
        train,

@@ -39,7 +39,6 @@ class Loop {
     }
     while (!run_.is_over() && stopped_by == 0) {
       if (const std::string failure = step_.make(); !failure.empty()) fail_after_saving(failure);
-      (void)callbacks_.agree();
       const bool best = follow(evaluations_.are_due());
       const bool goes_on = !run_.is_over() || state.evaluation_due;  // one that has reached its end is not stopped
       stopped_by = callbacks_.agree({.stopped_by = goes_on ? stop_flag() : 0}).stopped_by;

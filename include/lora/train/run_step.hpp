@@ -41,6 +41,7 @@ class RunStep {
     add_step(state, result, applies, stepper.updates(run_.dev), run_.prepared.plan);
     count(prepared.plan.step, applies ? units : Units());
     callbacks_.see_step(lines_.add(result, applies, prepared.plan.learning_rate, begin));
+    (void)callbacks_.agree();
     return {};
   }
 

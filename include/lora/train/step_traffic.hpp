@@ -9,11 +9,15 @@ namespace lora::train {
 
 /// What a rank sends to the others in a step, or gets from them, of one kind.
 struct Traffic {
-  /// "layers" (frozen), "gradients", "norm", "summed gradients" or "values", "counts and losses"
+  /// "layers" (frozen), "gradients", "norm", "summed gradients" or "values" (once a step, or of what is in no layer),
+  /// "values of layers", "counts and losses"
   std::string_view what;
   std::string_view collective;  ///< "all-to-all" or "all-gather"
   double calls = 0;
   double sent = 0, received = 0;  ///< bytes
+
+  /// Whether it is of layers, each of which a device gathers while it computes the one before.
+  bool is_ahead() const { return what == "layers" || what == "values of layers"; }
 };
 
 /// What decides it.

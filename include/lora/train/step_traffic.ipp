@@ -45,8 +45,8 @@ LORA_INLINE void add_numbers(Traffic& traffic, Index count, int ranks) {
 }
 
 /// What is gathered of values that ranks share out, in a step of so many rounds of micro-batches: nothing of it stays
-/// from the step before.
-LORA_INLINE void add_values(Traffic& traffic, const TrafficBasis& basis, int rank, Index rounds) {
+/// from the step before. `inside`: of layers, `apart`: of what is in none.
+LORA_INLINE void add_values(Traffic& inside, Traffic& apart, const TrafficBasis& basis, int rank, Index rounds) {
   const auto layers = nn::gathered_layers(basis.sizes, basis.product, basis.element);
   std::vector<bool> there(static_cast<std::size_t>(basis.depth));
   for (const auto& [number, layer] : layers)
@@ -58,7 +58,8 @@ LORA_INLINE void add_values(Traffic& traffic, const TrafficBasis& basis, int ran
     for (const nn::GatheredPiece& piece : layer.pieces) {
       const auto begins = nn::parts_of({piece.begin, piece.end}, basis.ranks);
       for (Index i = 0; i < times; ++i)
-        add_gather(traffic, begins, rank, piece.in_full ? basis.element : basis.product, basis.piece);
+        add_gather(number >= 0 ? inside : apart, begins, rank, piece.in_full ? basis.element : basis.product,
+                   basis.piece);
     }
   }
 }
@@ -128,7 +129,8 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
       if (!group.shares_values) detail::add_gather(whole, begins, rank, basis.element, basis.piece);
     }
   }
-  detail::add_values(whole, basis, rank, rounds);
+  Traffic inside{"values of layers", "all-gather"};
+  detail::add_values(inside, whole, basis, rank, rounds);
   std::vector<bool> frozen;
   for (const std::size_t bytes : basis.layers) frozen.push_back(bytes > 0);
   const std::vector<Index> gathered = gathers_of(frozen, basis.slots, basis.first_trained, 1, 1);
@@ -145,7 +147,8 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
   for (int i = 0; i < 2; ++i) detail::add_numbers(numbers, Verdict::numbers, basis.ranks);
   if (basis.files > 0) detail::add_numbers(numbers, basis.files, basis.ranks);
   std::vector<Traffic> result{gradients, norm, whole, numbers};
-  if (layers.calls > 0) result.insert(result.begin(), layers);
+  for (const Traffic& ahead : {inside, layers})
+    if (ahead.calls > 0) result.insert(result.begin(), ahead);
   return result;
 }
 

@@ -60,9 +60,12 @@ class Device : public DeviceState<Device> {
   /// The first NPU, with so many threads of the host. As tests make devices.
   explicit Device(int threads = 0) : Device(DeviceSettings{.threads = threads}) {}
   ~Device() {
-    if (enter_quietly())  // nobody may wait for work that frees memory
-      for (const aclrtStream stream : streams_)
-        if (stream != nullptr && runtime().aclrtSynchronizeStreamWithTimeout(stream, timeout_ms_) != 0) give_up({});
+    // Nobody may wait for work that frees memory. Others may wait for links that have failed: these are asked first.
+    if (enter_quietly())
+      for (const Stream one : {Stream::links, Stream::compute, Stream::copy})
+        if (const aclrtStream stream = handle(one);
+            stream != nullptr && runtime().aclrtSynchronizeStreamWithTimeout(stream, timeout_ms_) != 0)
+          give_up({});
     release_states();
     relay_.release(*this);
     for (const auto& [number, event] : events_) (void)runtime().aclrtDestroyEvent(event);

@@ -85,9 +85,9 @@ class Group final : public comm::Communicator<Device> {
 
  protected:
   /// HCCL gathers as much from each rank, so that parts go through scratch, piece by piece. What comes beside kernels
-  /// has scratch of its own, since theirs is used again in the order of Stream::compute. Throws   ShapeError for parts
-  /// that begin inside of a number of four bytes, beside kernels for those that begin where
-  ///          the runtime does not copy
+  /// has scratch of its own, since theirs is used again in the order of Stream::compute.
+  /// Throws   ShapeError for parts that begin inside of a number of four bytes, beside kernels for those that begin
+  ///          where the runtime does not copy
   void gather(Device& dev, Bytes slab, std::span<const Index> begins, Stream then) override {
     const bool beside = then != Stream::compute;
     expect_multiples(begins, beside ? copied_on : static_cast<Index>(sizeof(Word)));

@@ -23,6 +23,7 @@ inline std::optional<double> quota_of(const std::string& folder) {
 
 /// A part of a processor counts as a whole one, unless it is less than a thousandth.
 inline int whole_processors(double quota) {
+  if (!(quota > 0)) return 1;  // no number either
   return static_cast<int>(std::clamp(quota + 0.999, 1.0, static_cast<double>(CPU_SETSIZE)));
 }
 

@@ -35,7 +35,7 @@ LORA_INLINE Dataset Dataset::open(std::span<const DataFile> files, DatasetOption
                                 .kind = dataset.files_.back()->kind});
     if (!file.split.empty()) dataset.take(file.split);
     if (file.num_samples) dataset.take(*file.num_samples);
-    if (file.max_samples) dataset.keep(before + std::max<Index>(*file.max_samples, 0));
+    if (file.max_samples) dataset.keep(before + std::clamp<Index>(*file.max_samples, 0, dataset.size() - before));
   }
   if (const auto most = dataset.options_.max_samples) dataset.keep(std::max<Index>(*most, 0));
   return dataset;
@@ -344,7 +344,10 @@ LORA_INLINE void Dataset::forget() {
   places_ = 0;
   for (const Source& source : sources_)
     if (source.records > 0) places_ = source.place + source.records;
-  for (const auto& file : files_) file->records.keep(std::clamp<Index>(places_ - file->first, 0, file->records.size()));
+  for (const auto& file : files_) {
+    file->records.keep(std::clamp<Index>(places_ - file->first, 0, file->records.size()));
+    file->first = std::min(file->first, places_);
+  }
 }
 
 LORA_INLINE void Dataset::take(Index count) {
