@@ -1,7 +1,6 @@
 // lora train as several processes that a launcher of MPI starts: the bytes of one process, and how they end together.
 
 #include <doctest/doctest.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lora/cpu/runtime/machine.hpp"
 #include "lora/io/files/file.hpp"
 #include "lora/io/files/paths.hpp"
 #include "lora/io/formats/json.hpp"
@@ -123,37 +123,114 @@ bool has_mpi() {
 
 }  // namespace
 
-TEST_CASE("program: any number of processes trains the bytes of one, and another number goes on to the same") {
-  if (!has_mpi()) return;
-  const Subject s;
-  REQUIRE(s.run(1, s.words("alone", 1)).status == 0);
-  const auto alone = s.lasting("alone");
-  REQUIRE(alone.size() > 10);
-  for (const int ranks : {2, 3}) {
-    CAPTURE(ranks);
-    const std::string output = concat("by ", ranks);
-    const auto outcome = s.run(ranks, s.words(output, ranks, {concat("--zero_stage=", ranks)}));
+namespace {
+
+/// How processes train together.
+struct Way {
+  int ranks;
+  Index zero_stage;
+  const char* dtype = "float32";
+  bool full = false;
+  const char* offload = "none";
+  bool by_address = false;  ///< lora launch without MPI, else mpirun
+};
+
+std::string name_of(const Way& way) {
+  return concat(way.ranks, way.by_address ? " at an address" : "", ", stage ", way.zero_stage, ", ", way.dtype,
+                way.full ? ", full, " : ", ", way.offload);
+}
+
+Words words_of(const Subject& s, const std::string& output, const Way& way, const char* device,
+               const Words& more = {}) {
+  Words words = s.words(output, way.ranks,
+                        {concat("--device=", device), concat("--zero_stage=", way.zero_stage),
+                         concat("--offload=", way.offload), "--gradient_checkpointing=true"});
+  std::replace(words.begin(), words.end(), std::string("--dtype=float32"), concat("--dtype=", way.dtype));
+  if (way.full) {
+    std::erase(words, "--lora_dropout=0.25");
+    words.insert(words.end(), {"--finetuning_type=full", "--load_best_model_at_end=true", "--max_shard_size=9KB"});
+  }
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Every way ends with the bytes of one process; the host's optimizer rounds otherwise than an NPU's.
+void expect_bytes_of_one(const Subject& s, const char* device, const std::vector<Way>& ways) {
+  std::map<std::string, std::map<std::string, std::string>> alone;
+  for (const Way& way : ways) {
+    CAPTURE(name_of(way));
+    const bool steps_on_host = way.offload == std::string_view("optimizer") || way.offload == std::string_view("all");
+    const Way one{.ranks = 1,
+                  .zero_stage = 0,
+                  .dtype = way.dtype,
+                  .full = way.full,
+                  .offload = steps_on_host ? "optimizer" : "none"};
+    auto& expected = alone[name_of(one)];
+    if (expected.empty()) {
+      const auto outcome = s.run(1, words_of(s, name_of(one), one, device));
+      CAPTURE(outcome.errors);
+      REQUIRE(outcome.status == 0);
+      expected = s.lasting(name_of(one));
+      CHECK(expected.size() > 10);
+      CHECK(expected.contains("final_model/model.safetensors.index.json") == way.full);
+    }
+    Words words = words_of(s, name_of(way), way, device);
+    if (way.by_address)
+      words.insert(words.begin(), {"launch", concat("--nproc_per_node=", way.ranks), "--master_addr=127.0.0.1",
+                                   concat("--master_port=", 20000 + ::getpid() % 10000)});
+    const auto outcome = s.run(way.by_address ? 1 : way.ranks, words);
     CAPTURE(outcome.errors);
     REQUIRE(outcome.status == 0);
-    CHECK(test::holds(outcome.errors, concat(ranks, " ranks on 1 host, 1 thread each: ", ranks, " x 2 x ", 6 / ranks,
-                                             " = 12 sequences a step, zero_stage ", ranks, "\n")));
-    CHECK(test::holds(outcome.errors, "zero_stage 3: the model's weights stay mapped from their files") ==
-          (ranks == 3));
+    CHECK(test::holds(outcome.errors, concat(way.ranks, " ranks on 1 host, 1 thread each: ", way.ranks, " x 2 x ",
+                                             6 / way.ranks, " = 12 sequences a step")));
     CHECK(count_of(outcome.errors, "step 7/7") == 1);
-    s.expect_same(output, alone);
+    const bool streams = way.offload == std::string_view("params") || way.offload == std::string_view("all");
+    const bool shares = way.zero_stage == 3, on_npus = std::string_view(device) != "cpu";
+    CHECK(test::holds(outcome.errors, "zero_stage 3: of the weights that train this rank has its part") ==
+          (shares && way.full));
+    CHECK(test::holds(outcome.errors, "zero_stage 3: the model's weights stay mapped from their files") ==
+          (shares && !way.full && !on_npus));
+    CHECK(test::holds(outcome.errors, "this rank has its part, and gathers each") == (shares && (way.full || on_npus)));
+    CHECK(test::holds(outcome.errors, "of page-locked memory") == streams);
+    s.expect_same(name_of(way), expected);
+    const io::Json told = io::read_json(s.temp / name_of(way) / "training_metrics.json").at("ranks");
+    REQUIRE(std::ssize(told) == way.ranks);
+    CHECK(told[1].at("sent_bytes") > 0);
+    CHECK(test::holds(told[1].at("device").get<std::string>(), "NPU 1") == on_npus);
+    std::filesystem::remove_all(s.temp / name_of(way));
   }
-  // Begun by six, gone on with by two and by one, each with the settings of the first.
-  REQUIRE(s.run(6, s.words("in turn", 6)).status == 0);
-  s.expect_same("in turn", alone);
-  for (const int ranks : {2, 1}) {
+}
+
+/// Begun by six, gone on with by others from the checkpoints that they left, each with the settings of the first.
+void expect_turns(const Subject& s, const char* device, const Way& six, const std::vector<int>& others) {
+  REQUIRE(s.run(6, words_of(s, "in turn", six, device)).status == 0);
+  const auto expected = s.lasting("in turn");
+  Index step = 0;
+  for (const int ranks : others) {
     CAPTURE(ranks);
-    const io::Path checkpoint = s.temp / "in turn" / "checkpoints" / (ranks == 2 ? "checkpoint-2" : "checkpoint-4");
-    const auto outcome = s.run(ranks, s.words("in turn", 6, {"--resume_from_checkpoint=" + checkpoint.native()}));
+    step += 2;
+    Way way = six;
+    if (ranks == 1) way.zero_stage = 0;
+    const io::Path checkpoint = s.temp / "in turn" / "checkpoints" / concat("checkpoint-", step);
+    const auto outcome =
+        s.run(ranks, words_of(s, "in turn", way, device, {"--resume_from_checkpoint=" + checkpoint.native()}));
     CAPTURE(outcome.errors);
     CHECK(outcome.status == 0);
     CHECK(test::holds(outcome.errors, "a step keeps the 12 sequences that it has had, whichever number of ranks"));
-    s.expect_same("in turn", alone);
+    s.expect_same("in turn", expected);
   }
+}
+
+constexpr const char* left_out = "program: ways in which processes share out in bfloat16";
+
+}  // namespace
+
+TEST_CASE("program: any number of processes trains the bytes of one, and another number goes on to the same") {
+  if (!has_mpi()) return;
+  const Subject s;
+  expect_bytes_of_one(s, "cpu", {{2, 2}, {3, 3}, {6, 1}, {3, 3, "float32", true}, {6, 3, "bfloat16", true}});
+  if (test::effort(true, false, left_out)) expect_bytes_of_one(s, "cpu", {{2, 0, "bfloat16"}, {6, 3, "bfloat16"}});
+  expect_turns(s, "cpu", {6, 0}, {2, 3, 1});
 }
 
 TEST_CASE("program: threads that are given are those of each process") {
@@ -165,9 +242,7 @@ TEST_CASE("program: threads that are given are those of each process") {
     for (const io::Json& rank : metrics.at("ranks")) threads.push_back(rank.at("threads").get<Index>());
     return threads;
   };
-  cpu_set_t all;
-  REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
-  const Index many = CPU_COUNT(&all) / 2 + 1;  // of which two are more than there are
+  const Index all = cpu::available_threads(), many = all / 2 + 1;  // of which two are more than there are
   Words words = s.words("given", 2, {"--max_steps=1"});
   std::erase_if(words, [](const std::string& word) { return word == "--max_steps=7"; });
   std::replace(words.begin(), words.end(), std::string("--threads=1"), concat("--threads=", many));
@@ -178,15 +253,14 @@ TEST_CASE("program: threads that are given are those of each process") {
                     concat("2 ranks on 1 host, ", many, many == 1 ? " thread each: " : " threads each: ")));
   const auto told = [](const test::Outcome& run) { return count_of(run.errors, "Warning: the 2 ranks on "); };
   CHECK(told(outcome) == 1);
-  CHECK(
-      test::holds(outcome.errors, concat(" have ", 2 * many, " threads and may use ", CPU_COUNT(&all), " processor")));
+  CHECK(test::holds(outcome.errors, concat(" have ", 2 * many, " threads and may use ", all, " processor")));
   CHECK(threads_of("given") == std::vector<Index>{many, many});
   // Where none are, those of the host are shared out.
   std::erase(words, concat("--threads=", many));
   std::replace(words.begin(), words.end(), "--output_dir=" + (s.temp / "given").native(),
                "--output_dir=" + (s.temp / "shared").native());
   words.insert(words.begin(), {"launch", "--nproc_per_node=2"});
-  const Index each = std::max(1, CPU_COUNT(&all) / 2);
+  const Index each = std::max<Index>(1, all / 2);
   const auto shared = s.run(1, words);
   CAPTURE(shared.errors);
   REQUIRE(shared.status == 0);
@@ -199,66 +273,37 @@ TEST_CASE("program: any number of NPUs trains the bytes of one, each by a proces
   if (!has_mpi()) return;
   const Subject s;
   const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
-  const auto words = [&](const std::string& output, int ranks, Words more) {
-    more.insert(more.begin(), "--device=ascend");
-    return s.words(output, ranks, more);
-  };
-  // The host's optimizer rounds otherwise than an NPU's.
-  const auto alone_with = [&](const std::string& offload) {
-    REQUIRE(s.run(1, words("alone, " + offload, 1, {"--offload=" + offload})).status == 0);
-    return s.lasting("alone, " + offload);
-  };
-  const auto alone = alone_with("none"), on_host = alone_with("optimizer");
-  for (const auto& more : {Words{}, Words{"--zero_stage=1"}, Words{"--zero_stage=1", "--offload=optimizer"},
-                           Words{"--zero_stage=2"}, Words{"--zero_stage=2", "--offload=optimizer"},
-                           Words{"--zero_stage=3"}, Words{"--zero_stage=3", "--offload=all"}}) {
-    const int ranks = more.size() == 1 ? 2 : 3;
-    std::string output = concat("by ", ranks);
-    for (const std::string& word : more) output += " with " + word.substr(2);
-    CAPTURE(output);
-    const auto outcome = s.run(ranks, words(output, ranks, more));
-    CAPTURE(outcome.errors);
-    REQUIRE(outcome.status == 0);
-    s.expect_same(output, more.size() == 2 ? on_host : alone);
-    const io::Json told = io::read_json(s.temp / output / "training_metrics.json").at("ranks");
-    REQUIRE(std::ssize(told) == ranks);
-    CHECK(test::holds(told[1].at("device").get<std::string>(), "NPU 1"));
-    CHECK(told[1].at("sent_bytes") > 0);
-    CHECK(test::holds(outcome.errors, "this rank has its part, and gathers each") ==
-          test::holds(output, "zero_stage=3"));
-    CHECK(test::holds(outcome.errors, "of page-locked memory") == test::holds(output, "offload=all"));
-  }
+  expect_bytes_of_one(s, "ascend",
+                      {{2, 0},
+                       {3, 1},
+                       {3, 1, "float32", false, "optimizer"},
+                       {2, 2},
+                       {3, 2, "float32", false, "optimizer"},
+                       {2, 3},
+                       {3, 3, "float32", false, "all"}});
+  if (test::effort(true, false, left_out))
+    expect_bytes_of_one(s, "ascend", {{6, 3, "bfloat16", false, "params"}, {3, 0, "bfloat16", false, "all"}});
   const auto outcome = s.run(2, s.words("one card", 2, {"--device=ascend:3"}));
   CHECK(outcome.status == 2);
   CHECK(test::holds(outcome.errors, "ranks 0 and 1 both have NPU 3 on "));
   CHECK_FALSE(io::is_there(s.temp / "one card"));
 }
 
-TEST_CASE("program: processes that share out the weights of full training write the bytes of one, on NPUs too") {
+TEST_CASE("program: processes that share out the weights of full training on NPUs write the bytes of one") {
   if (!has_mpi()) return;
   const Subject s;
   const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
-  const auto words = [&](const std::string& output, int ranks, Words more) {
-    more.insert(more.end(), {"--finetuning_type=full", "--load_best_model_at_end=true"});
-    Words all = s.words(output, ranks, more);
-    std::erase(all, "--lora_dropout=0.25");
-    return all;
-  };
-  for (const std::string device : {"cpu", "ascend"}) {
-    CAPTURE(device);
-    const std::string alone = "alone on " + device;
-    REQUIRE(s.run(1, words(alone, 1, {"--device=" + device})).status == 0);
-    const auto expected = s.lasting(alone);
-    for (const int ranks : {2, 3}) {
-      CAPTURE(ranks);
-      const std::string output = concat(ranks, " on ", device);
-      const auto outcome = s.run(ranks, words(output, ranks, {"--device=" + device, "--zero_stage=3"}));
-      CAPTURE(outcome.errors);
-      REQUIRE(outcome.status == 0);
-      CHECK(test::holds(outcome.errors, "zero_stage 3: of the weights that train this rank has its part"));
-      s.expect_same(output, expected);
-    }
-  }
+  expect_bytes_of_one(s, "ascend", {{2, 3, "float32", true}, {3, 3, "bfloat16", true, "optimizer"}});
+  expect_turns(s, "ascend", {6, 3, "float32", true}, {2, 3, 1});
+}
+
+TEST_CASE("program: NPUs whose processes find each other without MPI train the bytes of one, whatever they share out") {
+  const Subject s;
+  const test::Environment libraries("LORA_ASCEND_LIBRARIES", LORA_STAND_IN), npus("STAND_IN_DEVICES", "8");
+  constexpr const char* none = "none";
+  expect_bytes_of_one(s, "ascend", {{2, 3, "float32", true, none, true}, {6, 3, "bfloat16", false, "all", true}});
+  if (test::effort(true, false, left_out))
+    expect_bytes_of_one(s, "ascend", {{3, 1, "bfloat16", false, none, true}, {2, 2, "bfloat16", true, none, true}});
 }
 
 TEST_CASE("program: an error of processes is said once, and ends all") {
@@ -418,6 +463,25 @@ TEST_CASE("program: NPUs whose processes meet at an address train the bytes of o
   auto outcome = launch("by two", {"--device=ascend"});
   CHECK(outcome.output == "first 2, second 2\n");
   CHECK(test::holds(outcome.errors, "ranks 0 and 1 both have NPU 0 on "));
+  // A process of another run, by its settings, is told of before any of them has made a thing.
+  io::write_file(s.temp / "train.sh",
+                 concat("#!/bin/sh\n[ $RANK = 1 ] && set -- \"$@\" --seed=5\nexec ", LORA_PROGRAM, " \"$@\"\n"));
+  {
+    std::string lines = "#!/bin/sh\nexport WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + "\n";
+    for (const int rank : {1, 0}) {
+      lines += concat("RANK=", rank, " LOCAL_RANK=", rank, " sh '", (s.temp / "train.sh").native(), "'");
+      for (const std::string& word : s.words("by two runs", 2, {"--device=ascend"})) lines += " '" + word + "'";
+      lines += rank == 1 ? " & second=$!\n" : "; first=$?\n";
+    }
+    io::write_file(s.temp / "runs.sh", lines + "wait $second\necho \"first $first, second $?\"\n");
+    outcome = test::run_program(concat("sh '", (s.temp / "runs.sh").native(), "'"), {});
+    CAPTURE(outcome.errors);
+    CHECK(outcome.output == "first 2, second 2\n");
+    CHECK(test::holds(outcome.errors,
+                      "rank 1 of 2 at 127.0.0.1 is of another run: ranks differ in the setting seed: "
+                      "rank 0 has 42, it has 5\n"));
+    CHECK_FALSE(io::is_there(s.temp / "by two runs"));
+  }
   Words words = {"launch", "--nproc_per_node=3", "--node_rank=0", "--master_addr=127.0.0.1", "--master_port=" + port};
   for (const std::string& word : s.words("by three", 3, {"--device=ascend"})) words.push_back(word);
   // Options are taken before the environment's.
