@@ -98,9 +98,11 @@ class Trial:
         return lambda name: self.words(on_npus, name, 2, 1000000, batches, data)
 
     def end_by_signal(self, command, words, name, number):
-        """Sends a signal to the launcher in the second step. Whether all is over in time, with the only checkpoint, and how it ended."""
-        with subprocess.Popen([*command, *words], env=self.environment, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL) as process:
+        """Sends a signal to the launcher in the second step. All is over in time then, with the only checkpoint and the signal's exit
+        code; else what was wrong, and what was said."""
+        errors = self.folder / f"{name}.errors"
+        with open(errors, "w") as to, subprocess.Popen([*command, *words], env=self.environment, stdout=subprocess.DEVNULL,
+                                                       stderr=to) as process:
             log = self.folder / name / "trainer_log.jsonl"
             for _ in range(3000):
                 if process.poll() is not None or (log.exists() and log.read_text().count("\n") > 0):
@@ -114,8 +116,11 @@ class Trial:
                 process.kill()
         # A launcher that was killed, or has killed its processes too early, leaves them or no checkpoint behind.
         left = subprocess.run(["pkill", "-KILL", "-f", str(self.folder / name)]).returncode == 0
-        saved = began and not left and len([*(self.folder / name / "checkpoints").glob("checkpoint-*")]) == 1
-        return saved and ("launch" not in command or process.returncode == 128 + number)
+        checkpoints = len([*(self.folder / name / "checkpoints").glob("checkpoint-*")])
+        wrong = [what for what, is_so in {
+            "it ended before": not began, "it left processes behind": left, f"{checkpoints} checkpoints": checkpoints != 1,
+            f"exit code {process.returncode}": "launch" in command and process.returncode != 128 + number}.items() if is_so]
+        return f"{', '.join(wrong)}:\n{errors.read_text()[-2000:]}" if wrong else None
 
 
 def main():
@@ -153,13 +158,14 @@ def main():
             said, fine = trial.run(command, trial.words(on_npus, name, 2, 12))
             same = fine and trial.result(name) == trial.result("alone on an NPU" if on_npus else "alone") is not None
             stops = {one: f"stopped {number} by {one.name}" for one in signals}
-            wrong = [one.name for one, stopped in stops.items()
-                     if not trial.end_by_signal(command, slow[on_npus](stopped), stopped, one)]
+            ends = {one.name: trial.end_by_signal(command, slow[on_npus](stopped), stopped, one) for one, stopped in stops.items()}
+            wrong = [one for one, why in ends.items() if why]
             print(f"{title}: {'the bytes of one process' if same else 'OTHER BYTES, or none'}; "
                   + (f"{', '.join(wrong)} LEFT NO CHECKPOINT, or another exit code" if wrong else
                      f"ended with a checkpoint by {' and '.join(one.name for one in signals)}"), flush=True)
-            if not fine:
-                print(said)
+            for why in [None if fine else said, *ends.values()]:
+                if why:
+                    print(why)
             failed += not same or bool(wrong)
     print(f"{tried - failed} of {tried} launchers do")
     sys.exit(1 if failed else 0 if tried else 77)
