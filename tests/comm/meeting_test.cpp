@@ -358,8 +358,11 @@ TEST_CASE("meeting: a rank of another run ends the wait of all, and the first fa
         throw;
       }
     });
-    if (!ends[0].empty()) CHECK(kinds == std::vector<int>{2, 2, 2});
-    for (const std::string& end : ends) CHECK(end == ends[0]);
+    // Whom rank 0 does not know yet when it ends is not told why.
+    const bool came_late = ends[2].starts_with("rank 0 has ended: ");
+    if (!ends[0].empty()) CHECK(kinds == std::vector<int>{2, 2, came_late ? 1 : 2});
+    CHECK(ends[1] == ends[0]);
+    if (!came_late) CHECK(ends[2] == ends[0]);
     return ends[0];
   };
   const auto with = [&](std::size_t at, const std::string& value) {

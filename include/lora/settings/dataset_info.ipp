@@ -146,7 +146,7 @@ class DatasetFinder {
     std::optional<Index> most;
     if (!is_file(given) && !is_folder(given))
       if (const auto part = split_count(given)) std::tie(name, most) = *part;
-    if (is_file(name) || is_folder(name)) {
+    if (is_file(name)) {
       expect_one_meaning(name, key);
       file.path = name;
       if (most && !file.num_samples) file.num_samples = most;
@@ -161,6 +161,11 @@ class DatasetFinder {
       name = path.filename().native();
     }
     const bool is_name = info != nullptr && info->has(name);
+    if (!is_name && is_folder(path)) {
+      file.path = path.native();
+      if (most && !file.num_samples) file.num_samples = most;
+      return false;
+    }
     if (info == nullptr || name.empty()) {
       expect_path(given, key);
       return false;  // opening it says what is wrong
@@ -204,9 +209,8 @@ class DatasetFinder {
     if (name.starts_with('/') || name.starts_with('.') || io::Path(name).has_extension()) return;
     const DatasetInfo* const info = info_in(dataset_dir_);
     if (info != nullptr && info->has(name))
-      fail<ConfigError>("key ", key, ": given ", std::string_view(name), ", which is a ",
-                        is_file(name) ? "file" : "folder", ", and a name in ", info->path(), "; allowed: ./",
-                        std::string_view(name), " for the ", is_file(name) ? "file" : "folder", ", or ",
+      fail<ConfigError>("key ", key, ": given ", std::string_view(name), ", which is a file, and a name in ",
+                        info->path(), "; allowed: ./", std::string_view(name), " for the file, or ",
                         (dataset_dir_ / name).native(), " for the name");
   }
 
