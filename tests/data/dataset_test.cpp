@@ -390,9 +390,9 @@ TEST_CASE("dataset: a split takes the records that datasets takes of a file's") 
       {"train[]", "none"},       {"train[:1.5%]", "none"},  {"train[ 1:3]", "none"},     {"train[1:3", "none"},
       {"train[:2](x)", "none"},  {"train[%:]", "none"},     {"train[+1:]", "none"},      {"", "none"},
       {"train[0:1:2]", "none"},  {"Train", "none"},         {"validation[:2]", "none"},  {"train[1:x]", "none"}};
-  for (const auto& [split, expected] : splits) {
-    CAPTURE(split);
-    CHECK(slice(split) == expected);
+  for (const auto& one : splits) {
+    CAPTURE(one.first);
+    CHECK(slice(one.first) == one.second);
   }
   CHECK(slice("train[:50%]", 3) == "0 2");
   CHECK(slice("train[:50%]", 5) == "0 2");
