@@ -410,6 +410,30 @@ TEST_CASE("param store: ranks that share out layers have a share of each, and fo
   }
 }
 
+TEST_CASE("param store: while a layer's gradients are on their way, those of the next are formed beside them") {
+  const auto every = [](std::string_view) { return true; };
+  for (const int forming : {1, 2}) {
+    CAPTURE(forming);
+    nn::ParamTable table;
+    table.share_by_layer(forming);
+    for (const Index layer : {0, 1, 2}) {
+      table.name({concat("wide ", layer), table.add({1, 1024 * (layer + 1), 0, layer}), 0, 1});
+      table.name({concat("norm ", layer), table.add({1, 1024, 1, layer}), 0, 1});
+    }
+    table.name({"embedding", table.add({1, 5000, 0, nn::before_layers}), 0, 1});
+    const auto sizes = table.sizes(every);
+    const nn::FormingPlaces places = nn::forming_places(sizes);
+    const Index second = forming == 1 ? 0 : 4096, behind = forming * 4096;
+    CHECK(places.begins[0] == std::vector<Index>{0, second, 0, behind});
+    CHECK(places.begins[1] == std::vector<Index>{1024, second + 2048, 3072});
+    CHECK(places.size == behind + 5120);
+    // The last of three ranks gets two of the embedding's five blocks. That of six gets one, but of the last layer one
+    // of its norm as well.
+    CHECK(nn::most_at_once(sizes, 2, 3) == 2048);
+    CHECK(nn::most_at_once(sizes, 5, 6) == forming * 1024);
+  }
+}
+
 TEST_CASE("param store: one that is built anew has its memory, and all of it trains, from zero on") {
   using D = cpu::Device;
   D dev(1);

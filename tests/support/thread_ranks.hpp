@@ -117,7 +117,7 @@ class ThreadRankOf final : public comm::Communicator<D> {
   }
 
  protected:
-  /// In Stream::links, as devices do that are connected.
+  // In Stream::links, as devices do that are connected.
   void gather(D& dev, Bytes slab, std::span<const Index> begins, Stream then) override {
     if constexpr (D::reads_host_memory) {
       gather_on_host({slab.data(), static_cast<std::size_t>(slab.size())}, begins);
@@ -126,7 +126,7 @@ class ThreadRankOf final : public comm::Communicator<D> {
       wait_and_release(dev, Stream::links, dev.record(then));
       const auto size = static_cast<std::size_t>(slab.size());
       const Index begin = begins[static_cast<std::size_t>(rank_)], end = begins[static_cast<std::size_t>(rank_) + 1];
-      auto& host = gathered_.emplace_back(size);
+      auto& host = moved_.emplace_back(size);
       dev.look_at(Stream::links, host.data() + begin, slab.data() + begin, static_cast<std::size_t>(end - begin));
       gather_on_host({host.data(), size}, begins);
       dev.copy_from_host(slab.data(), host.data(), size, Stream::links);
@@ -135,18 +135,24 @@ class ThreadRankOf final : public comm::Communicator<D> {
   }
 
   void exchange_bytes(D& dev, std::span<const Bytes> mine, std::span<const int> owners, std::span<const Index> begins,
-                      std::span<const Bytes> parts) override {
+                      std::span<const Bytes> parts, Stream then) override {
     const Index begin = begins[static_cast<std::size_t>(rank_)],
                 count = begins[static_cast<std::size_t>(rank_) + 1] - begin;
-    std::list<OnHost> given, taken;
-    for (const Bytes& slab : mine) given.emplace_back(dev, slab).take(begins.front(), begins.back());
-    for (const Bytes& part : parts) taken.emplace_back(dev, part);
+    std::vector<std::byte*> given, taken;  // as the host has them
+    if constexpr (!D::reads_host_memory) wait_and_release(dev, Stream::links, dev.record(Stream::compute));
+    for (const Bytes& slab : mine) {
+      given.push_back(host_of(slab));
+      if constexpr (!D::reads_host_memory)
+        dev.look_at(Stream::links, given.back() + begins.front(), slab.data() + begins.front(),
+                    static_cast<std::size_t>(begins.back() - begins.front()));
+    }
+    for (const Bytes& part : parts) taken.push_back(host_of(part));
     world_.share(rank_, {"exchange", begins.back() * std::ssize(owners)}, &given, [&](int rank, const void* theirs) {
-      auto slab = static_cast<std::list<OnHost>*>(const_cast<void*>(theirs))->begin();
+      auto slab = static_cast<const std::vector<std::byte*>*>(theirs)->begin();
       auto part = taken.begin();
       for (const int owner : owners) {
         if (owner == rank) {
-          copy((slab++)->data() + begin, count, part->data());
+          copy(*slab++ + begin, count, *part);
           if (rank == rank_)
             traffic_.sent_bytes += static_cast<double>(begins.back() - begins.front() - count);
           else
@@ -155,7 +161,11 @@ class ThreadRankOf final : public comm::Communicator<D> {
         ++part;
       }
     });
-    for (OnHost& part : taken) part.put_back();
+    if constexpr (!D::reads_host_memory) {
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        dev.copy_from_host(parts[i].data(), taken[i], static_cast<std::size_t>(parts[i].size()), Stream::links);
+      if (then != Stream::links) wait_and_release(dev, then, dev.record(Stream::links));
+    }
   }
 
  private:
@@ -163,33 +173,16 @@ class ThreadRankOf final : public comm::Communicator<D> {
     if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count));
   }
 
-  // A device's bytes as the host has them.
-  class OnHost {
-   public:
-    OnHost(D& dev, const Bytes& bytes) : dev_(dev), bytes_(bytes) {
-      if (!D::reads_host_memory) copy_.resize(static_cast<std::size_t>(bytes.size()));
-    }
-    void take(Index begin, Index end) {
-      if (!copy_.empty() && begin < end)
-        dev_.copy_to_host(copy_.data() + begin, bytes_.data() + begin, static_cast<std::size_t>(end - begin));
-    }
-    std::byte* data() { return D::reads_host_memory ? bytes_.data() : copy_.data(); }
-    void put_back() {
-      if (copy_.empty()) return;
-      dev_.copy_from_host(bytes_.data(), copy_.data(), copy_.size());
-      dev_.synchronize();
-    }
-
-   private:
-    D& dev_;
-    Bytes bytes_;
-    std::vector<std::byte> copy_;
-  };
+  // Where the host has a device's bytes, or will have them.
+  std::byte* host_of(const Bytes& bytes) {
+    if (D::reads_host_memory) return bytes.data();
+    return moved_.emplace_back(static_cast<std::size_t>(bytes.size())).data();
+  }
 
   ThreadWorld& world_;
   int rank_;
   comm::Traffic traffic_;
-  std::list<std::vector<std::byte>> gathered_;  // from which copies may still be on their way
+  std::list<std::vector<std::byte>> moved_;  // from which copies may still be on their way
 };
 using ThreadRank = ThreadRankOf<cpu::Device>;
 

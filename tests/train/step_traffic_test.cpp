@@ -163,6 +163,7 @@ TEST_CASE("step traffic: of each kind the calls and bytes are those of parts, un
   basis.piece = 0;
   basis.files = 0;
   basis.sum = 4;
+  basis.sizes[1].buckets = {{0, 5 * 1024, 0}};
   basis.layers = {1000, 1000, 1000};  // of which a rank has 512 bytes, the other 488
   CHECK(text_of(0) ==
         "layers by all-gather: 4 calls, 2048 and 1952\n"
@@ -176,6 +177,19 @@ TEST_CASE("step traffic: of each kind the calls and bytes are those of parts, un
         "norm by all-gather: 1 calls, 12 and 8\n"
         "values by all-gather: 1 calls, 12288 and 8192\n"
         "counts and losses by all-gather: 4 calls, 96 and 104\n");
+  const auto beside = [&] {
+    std::string what;
+    for (const train::Traffic& one : train::step_traffic(basis, 0))
+      if (one.is_beside) what += concat(one.what, ", ");
+    return what;
+  };
+  CHECK(beside() == "layers, gradients, ");
+  // Backward ends with the embedding's.
+  basis.sizes[1].buckets[0].layer = nn::before_layers;
+  CHECK(text_of(0).find("layers by all-gather: 4 calls, 2048 and 1952\n"
+                        "gradients of the embedding by all-to-all: 2 calls, 24576 and 8192\n"
+                        "norm by") == 0);
+  CHECK(beside() == "layers, ");
   using Gathers = std::vector<Index>;
   const auto gathers_of = [](std::size_t layers, int slots, Index first) {
     return train::gathers_of(std::vector<bool>(layers, true), slots, first, 1, 1);

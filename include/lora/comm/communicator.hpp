@@ -125,11 +125,13 @@ class Communicator : public Ranks {
   }
 
   /// parts[i] gets this rank's range of slab i, which rank owners[i] holds; `mine` are this rank's slabs, in order.
+  /// Where `then` is Stream::links, nothing else waits for it: kernels that read parts, or write to slabs, wait for an
+  /// event behind it.
   /// Shapes   slabs (1, n) · parts (1, begins[rank + 1] − begins[rank])
   template <class T>
   void exchange(D& dev, std::span<const View<D, T>> mine, std::span<const int> owners, std::span<const Index> begins,
-                std::span<const View<D, T>> parts) {
-    exchange_bytes(dev, all_bytes_of(mine), owners, in_bytes(begins, sizeof(T)), all_bytes_of(parts));
+                std::span<const View<D, T>> parts, Stream then = Stream::compute) {
+    exchange_bytes(dev, all_bytes_of(mine), owners, in_bytes(begins, sizeof(T)), all_bytes_of(parts), then);
   }
 
  protected:
@@ -137,7 +139,7 @@ class Communicator : public Ranks {
 
   virtual void gather(D& dev, Bytes slab, std::span<const Index> begins, Stream then) = 0;
   virtual void exchange_bytes(D& dev, std::span<const Bytes> mine, std::span<const int> owners,
-                              std::span<const Index> begins, std::span<const Bytes> parts) = 0;
+                              std::span<const Index> begins, std::span<const Bytes> parts, Stream then) = 0;
 
  private:
   template <class T>
@@ -165,8 +167,8 @@ class Single final : public Communicator<D> {
  protected:
   void gather(D&, Bytes, std::span<const Index>, Stream) override {}
   /// Throws   Error: there is no other rank, and the caller has its own slabs
-  void exchange_bytes(D&, std::span<const Bytes>, std::span<const int>, std::span<const Index>,
-                      std::span<const Bytes>) override {
+  void exchange_bytes(D&, std::span<const Bytes>, std::span<const int>, std::span<const Index>, std::span<const Bytes>,
+                      Stream) override {
     fail<Error>("[comm] one rank has nobody to exchange with");
   }
 };

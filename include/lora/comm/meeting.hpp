@@ -81,6 +81,8 @@ class Meeting final : public HostRanks {
 
   Socket open_door() const;
   void receive_all(const Socket& door);
+  void take_in(const Socket& door, std::vector<Guest>& guests);
+  bool let_in(const Socket& door, std::vector<Guest>& guests) const;
   Socket connected() const;
   void join(Socket socket);
   bool welcome(Guest& guest);
@@ -88,7 +90,8 @@ class Meeting final : public HostRanks {
 
   std::string difference_from(std::string_view theirs) const;
   // `reversed`: the other side has its numbers in another order of bytes.
-  void refuse(Socket socket, const std::string& reason, Refusal kind, bool reversed = false) const;
+  void refuse(const Socket& socket, const std::string& reason, Refusal kind, bool reversed = false) const;
+  void dismiss(const Socket& door, std::vector<Guest>& guests, const std::string& reason, Refusal kind) const;
   std::string missing() const;
 
   void send(int other, std::span<const std::byte> bytes);

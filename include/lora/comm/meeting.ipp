@@ -73,11 +73,32 @@ struct Meeting::Guest {
   std::string address{};
   Clock::time_point until{};
   std::string words{};  // that it has said
+  bool told = false;    // why the run ends
+
+  /// Takes what it says, of which `most` bytes are kept. False once it has gone.
+  bool listen(std::size_t most) {
+    char text[4096];
+    const ssize_t got = ::recv(socket.handle(), text, std::min(sizeof text, most - words.size()), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) return false;
+    words.append(text, static_cast<std::size_t>(got));
+    return true;
+  }
+  /// Whether it begins as a rank does, once as much is there.
+  bool is_rank() const { return begins_with(Hello::own) || is_reversed(); }
+  bool is_reversed() const { return begins_with(Hello::reversed); }
+  bool is_stranger() const { return words.size() >= sizeof Hello::magic && !is_rank(); }
+
+ private:
+  bool begins_with(std::uint32_t magic) const {
+    return words.size() >= sizeof magic && std::memcmp(words.data(), &magic, sizeof magic) == 0;
+  }
 };
 
 namespace detail {
 
 inline constexpr std::chrono::seconds guest_patience{10};
+inline constexpr std::chrono::seconds farewell{1};  // in which whoever connects is told why the run ends
 inline constexpr std::size_t most_guests = 256;
 inline constexpr std::size_t most_facts = std::size_t{1} << 16;  // bytes of a run's, which any guest may have kept here
 
@@ -224,6 +245,22 @@ LORA_INLINE Socket Meeting::open_door() const {
 }
 
 LORA_INLINE void Meeting::receive_all(const Socket& door) {
+  std::vector<Guest> guests;
+  try {
+    take_in(door, guests);
+  } catch (const ConfigError& error) {
+    dismiss(door, guests, error.what(), Refusal::settings);
+    throw;
+  } catch (const Error& error) {
+    dismiss(door, guests, error.what(), Refusal::error);
+    throw;
+  }
+  const detail::Header all_are_here{};
+  for (int r = 1; r < place_.size; ++r) send(r, detail::bytes_of(all_are_here));
+}
+
+/// Returns once each rank has its socket.
+LORA_INLINE void Meeting::take_in(const Socket& door, std::vector<Guest>& guests) {
   const std::string where = concat(std::string_view(place_.address), ":", place_.port);
   detail::prepare(door.handle());
   log::info("waiting for ", place_.size - 1, place_.size == 2 ? " other rank at " : " other ranks at ",
@@ -231,7 +268,6 @@ LORA_INLINE void Meeting::receive_all(const Socket& door) {
   const auto begin = Clock::now();
   const auto until = begin + std::chrono::duration_cast<Clock::duration>(timeout_);
   auto told = begin + std::chrono::seconds(30);
-  std::vector<Guest> guests;
   while (!missing().empty()) {
     const auto now = Clock::now();
     if (now >= until)
@@ -264,18 +300,47 @@ LORA_INLINE void Meeting::receive_all(const Socket& door) {
     }
     if ((waiting[0].revents & POLLIN) == 0) continue;
     if (guests.size() >= detail::most_guests) guests.erase(guests.begin());  // which has said nothing for longest
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    Socket socket(::accept4(door.handle(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC));
-    if (!socket.open()) {
+    if (!let_in(door, guests))
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // no file can be opened now, say
-      continue;
-    }
-    detail::prepare(socket.handle());
-    guests.push_back({std::move(socket), detail::name_of(address, size), Clock::now() + detail::guest_patience});
   }
-  const detail::Header all_are_here{};
-  for (int r = 1; r < place_.size; ++r) send(r, detail::bytes_of(all_are_here));
+}
+
+/// False where nobody waits at the door, or nobody can be let in now.
+LORA_INLINE bool Meeting::let_in(const Socket& door, std::vector<Guest>& guests) const {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  Socket socket(::accept4(door.handle(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC));
+  if (!socket.open()) return false;
+  detail::prepare(socket.handle());
+  guests.push_back({std::move(socket), detail::name_of(address, size), Clock::now() + detail::guest_patience});
+  return true;
+}
+
+/// Tells ranks that were not taken in why the run ends. What they send is read until they go: a connection that is
+/// closed before that is reset, and with it may be lost what they were told.
+LORA_INLINE void Meeting::dismiss(const Socket& door, std::vector<Guest>& guests, const std::string& reason,
+                                  Refusal kind) const {
+  const auto until = Clock::now() + detail::farewell;
+  while (true) {
+    while (guests.size() < detail::most_guests && let_in(door, guests)) continue;
+    for (Guest& guest : guests) {
+      if (guest.told || !guest.is_rank()) continue;
+      refuse(guest.socket, reason, kind, guest.is_reversed());
+      (void)::shutdown(guest.socket.handle(), SHUT_WR);
+      guest.told = true;
+    }
+    if (guests.empty() || Clock::now() >= until) return;
+    std::vector<pollfd> waiting{{door.handle(), POLLIN, 0}};
+    for (const Guest& guest : guests) waiting.push_back({guest.socket.handle(), POLLIN, 0});
+    (void)::poll(waiting.data(), waiting.size(), detail::milliseconds_until(until));
+    for (std::size_t i = guests.size(); i-- > 0;) {
+      if (waiting[i + 1].revents == 0) continue;
+      Guest& guest = guests[i];
+      if (guest.told) guest.words.clear();
+      if (!guest.listen(sizeof(Hello)) || (!guest.told && guest.is_stranger()))
+        guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
 }
 
 /// Whether it is known who the guest is; its socket is then that of a rank, or still its own where it is none.
@@ -286,14 +351,9 @@ LORA_INLINE bool Meeting::welcome(Guest& guest) {
   read_hello();
   // No more than that: what follows belongs to the first call.
   const std::size_t size = sizeof hello + (guest.words.size() < sizeof hello ? 0 : hello.facts);
-  char text[4096];
-  const ssize_t got = ::recv(guest.socket.handle(), text, std::min(sizeof text, size - guest.words.size()), 0);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (got <= 0) return true;
-  guest.words.append(text, static_cast<std::size_t>(got));
+  if (!guest.listen(size) || guest.is_stranger()) return true;
   read_hello();
-  const bool reversed = hello.magic == Hello::reversed;
-  if (guest.words.size() >= sizeof hello.magic && hello.magic != Hello::own && !reversed) return true;
+  const bool reversed = guest.is_reversed();
   if (guest.words.size() < behind_version) return false;
   const auto number = [&](std::uint32_t value) { return reversed ? __builtin_bswap32(value) : value; };
   const std::string version(hello.version, ::strnlen(hello.version, sizeof hello.version));
@@ -301,9 +361,7 @@ LORA_INLINE bool Meeting::welcome(Guest& guest) {
       concat("rank ", number(hello.rank), " of ", number(hello.size), " at ", std::string_view(guest.address));
   // It is of this run, or thinks so: all are told rather than that one is waited for.
   const auto end_by = [&](const std::string& reason, Refusal kind = Refusal::error) {
-    const std::string told = concat(std::string_view(who), " ", std::string_view(reason));
-    refuse(std::move(guest.socket), told, kind, reversed);
-    end(told, kind);
+    end(concat(std::string_view(who), " ", std::string_view(reason)), kind);
   };
   if (reversed) end_by("has another byte order than rank 0; expected processors that all have the same");
   if (version != version_)
@@ -338,7 +396,7 @@ LORA_INLINE std::string Meeting::difference_from(std::string_view theirs) const 
                 std::string_view(shown(other)));
 }
 
-LORA_INLINE void Meeting::refuse(Socket socket, const std::string& reason, Refusal kind, bool reversed) const {
+LORA_INLINE void Meeting::refuse(const Socket& socket, const std::string& reason, Refusal kind, bool reversed) const {
   detail::Header header{.bytes = reason.size(), .ends = static_cast<std::uint64_t>(kind)};
   if (reversed) header = {.bytes = __builtin_bswap64(header.bytes), .ends = __builtin_bswap64(header.ends)};
   // A few bytes, which a connection that is new takes at once.
@@ -464,8 +522,8 @@ LORA_INLINE void Meeting::receive(int other, std::span<std::byte> bytes) {
 
 LORA_INLINE void Meeting::end(const std::string& reason, Refusal kind) {
   if (place_.rank == 0)
-    for (Socket& socket : sockets_)
-      if (socket.open()) refuse(std::move(socket), reason, kind);
+    for (const Socket& socket : sockets_)
+      if (socket.open()) refuse(socket, reason, kind);
   sockets_ = std::vector<Socket>(sockets_.size());
   if (kind == Refusal::settings) fail<ConfigError>(std::string_view(reason));
   fail<Error>(std::string_view(reason));

@@ -53,7 +53,7 @@ class OnHost final : public Communicator<D> {
   }
 
   void exchange_bytes(D&, std::span<const Bytes> mine, std::span<const int> owners, std::span<const Index> begins,
-                      std::span<const Bytes> parts) override {
+                      std::span<const Bytes> parts, Stream) override {
     std::vector<std::span<std::byte>> given, taken;
     for (const Bytes& slab : mine) given.push_back(span_of(slab));
     for (const Bytes& part : parts) taken.push_back(span_of(part));

@@ -142,12 +142,13 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
                          const settings::Config& config) {
   RunForecast result;
   const int ranks = target.ranks();
-  const nn::ParamTable params = blueprint.parameters();
+  train::MemoryBasis basis{blueprint, target.machine, 0, 0, ranks};
+  basis.model.forming_layers = nn::forming_layers<D>;
+  const nn::ParamTable params = basis.model.parameters();
   const auto all = [](std::string_view) { return true; };
   const auto sizes = params.sizes(all);
 
   // Steps: of the stage whose steps take most.
-  train::MemoryBasis basis{blueprint, target.machine, 0, 0, ranks};
   std::optional<train::Plan> plan;
   if (run != nullptr) {
     plan.emplace(train::plan_of(config, run->data.order(),
@@ -211,8 +212,8 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     const auto traffic = most_traffic(exchanged);
     double between_ranks = 0, beside = 0;
     for (const train::Traffic& one : traffic) {
-      // Devices gather layers beside their kernels; the processors' own memory is gathered by those who compute.
-      double& seconds = one.is_ahead() && !D::reads_host_memory ? beside : between_ranks;
+      // What processors have in their own memory is moved by those who compute.
+      double& seconds = one.is_beside && !D::reads_host_memory ? beside : between_ranks;
       seconds += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
       if (target.gather_piece > 0) seconds += 2 * one.received / target.rates.moved;  // out of scratch
     }

@@ -35,8 +35,8 @@ class GradientHook {
   GradientHook& operator=(const GradientHook&) = delete;
   virtual ~GradientHook() = default;
 
-  /// What is queued from now on in this pass adds nothing to the gradients of layer `layer`. Layers come from the last
-  /// down to the lowest that trains.
+  /// What is queued from now on in this pass adds nothing to the gradients of layer `layer`. First comes behind_layers,
+  /// then layers from the last down to the lowest that trains.
   virtual void formed(D& dev, Index layer) = 0;
 };
 

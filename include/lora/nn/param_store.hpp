@@ -50,7 +50,7 @@ class ParamStore {
   /// Before anything is added: ranks share out what trains layer by layer, and as rank `rank` of `ranks`, several, this
   /// one keeps its share of the gradients only. They are formed in memory that layers take turns with.
   void share_by_layer(int rank, int ranks) {
-    table_.share_by_layer();
+    table_.share_by_layer(forming_layers<D>);
     rank_ = rank;
     ranks_ = ranks;
   }
@@ -60,7 +60,7 @@ class ParamStore {
   void share_values(comm::Communicator<D>& comm) {
     if (comm.size() == 1) fail<Error>("[param] one rank shares no values out");
     share_by_layer(comm.rank(), comm.size());
-    table_.share_by_layer(true);
+    table_.share_by_layer(forming_layers<D>, true);
     comm_ = &comm;
   }
   /// Whether gradients are formed layer by layer, to be given away.

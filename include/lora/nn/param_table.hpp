@@ -52,9 +52,10 @@ class ParamTable {
     groups_ = 0;
   }
 
-  /// From now on each layer is a bucket of its own. `values`: are shared out too.
-  void share_by_layer(bool values = false) {
+  /// From now on each layer is a bucket of its own. `forming`: as GroupSize has it. `values`: are shared out too.
+  void share_by_layer(int forming, bool values = false) {
     by_layer_ = true;
+    forming_ = forming;
     shares_values_ = values;
   }
 
@@ -98,6 +99,7 @@ class ParamTable {
       GroupSize& group = result[static_cast<std::size_t>(storage.group)];
       group.shares_values = shares_values_;
       group.in_full = storage.in_full;
+      group.forming = forming_;
       group.all += storage.in_blocks();
       if (!trains[i]) continue;
       if (by_layer_) append(group.buckets, {group.trained, group.trained + storage.in_blocks(), storage.layer});
@@ -133,6 +135,7 @@ class ParamTable {
   std::vector<Entry> entries_;
   Index groups_ = 0;
   bool by_layer_ = false;
+  int forming_ = 1;
   bool shares_values_ = false;
 };
 

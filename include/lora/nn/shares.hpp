@@ -33,6 +33,7 @@ struct GroupSize {
   std::vector<Bucket> frozen{};   ///< of what does not, where values are shared out
   bool shares_values = false;     ///< a rank has its shares of the values alone
   bool in_full = false;           ///< read in the type of sums: biases and the weights of norms
+  int forming = 1;  ///< layers whose gradients are formed, or on their way, at once, if they leave by layer
 
   /// At least one.
   std::vector<Bucket> shared_out() const { return buckets.empty() ? std::vector{Bucket{0, trained}} : buckets; }
@@ -96,14 +97,20 @@ struct Dealt {
   }
 };
 
-/// Where the gradients of each bucket are formed where they leave by layer: layers take turns with the same memory, and
-/// what belongs to none has some of its own.
+/// As GroupSize has it: a device that exchanges beside its kernels forms a layer's gradients while those of the one
+/// before are on their way; processors exchange by themselves.
+template <AnyDevice D>
+constexpr int forming_layers = D::reads_host_memory ? 1 : 2;
+
+/// Where the gradients of each bucket are formed where they leave by layer: layers take turns with the same memory, one
+/// after the other or every second, and what belongs to none has some of its own.
 struct FormingPlaces {
   std::vector<std::vector<Index>> begins{};  ///< of each group's buckets
   Index size = 0;
 };
 inline FormingPlaces forming_places(const std::vector<GroupSize>& groups) {
   std::map<Index, Index> taken;  // elements of each layer
+  Index largest = 0, turns = 1;
   FormingPlaces places;
   for (const GroupSize& group : groups) {
     auto& begins = places.begins.emplace_back();
@@ -112,8 +119,13 @@ inline FormingPlaces forming_places(const std::vector<GroupSize>& groups) {
       taken[bucket.layer] += bucket.size();
     }
   }
+  for (const GroupSize& group : groups) turns = std::max<Index>(turns, group.forming);
   for (const auto& [layer, size] : taken)
-    if (layer >= 0) places.size = std::max(places.size, size);
+    if (layer >= 0) largest = std::max(largest, size);
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (std::size_t i = 0; i < groups[g].buckets.size(); ++i)
+      if (const Index layer = groups[g].buckets[i].layer; layer >= 0) places.begins[g][i] += layer % turns * largest;
+  places.size = turns * largest;
   for (const Index apart : {before_layers, behind_layers}) {
     for (std::size_t g = 0; g < groups.size(); ++g)
       for (std::size_t i = 0; i < groups[g].buckets.size(); ++i)
@@ -121,6 +133,21 @@ inline FormingPlaces forming_places(const std::vector<GroupSize>& groups) {
     places.size += taken[apart];
   }
   return places;
+}
+
+/// Elements of one unit's gradients that come to `rank` at once at most, where they leave by layer: a bucket's or,
+/// where they are added up later, those of all buckets of a layer, or of what belongs to none.
+inline Index most_at_once(const std::vector<GroupSize>& groups, int rank, int ranks) {
+  std::map<Index, Index> of_layer;
+  Index most = 0;
+  for (const GroupSize& group : groups) {
+    const auto shares = shares_of(group, rank, ranks);
+    for (std::size_t i = 0; i < group.buckets.size(); ++i) {
+      const Index count = shares[i].end - shares[i].begin;
+      most = std::max(most, group.forming > 1 ? of_layer[group.buckets[i].layer] += count : count);
+    }
+  }
+  return most;
 }
 
 /// Elements of all shares of `rank` of what trains.

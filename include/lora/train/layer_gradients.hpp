@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lora/train/gradient_sum.hpp"
@@ -14,8 +15,9 @@ namespace lora::train {
 
 /// No rank holds whole gradients (ZeRO-2). Ranks take turns with the units; a layer's gradient goes to those who have
 /// shares of it as soon as backward has formed it, and each adds up what comes, in the order of units: as a binary
-/// counter does, which gives the sums of the tree. Every rank makes the same exchanges, also with a unit that has no
-/// labels, and where it has no unit left.
+/// counter does, which gives the sums of the tree. On a device with links of its own that goes beside backward of the
+/// layer before. Every rank makes the same exchanges, also with a unit that has no labels, and where it has no unit
+/// left.
 template <AnyDevice D, class T>
 class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<D> {
   using typename GradientSum<D, T>::A;
@@ -40,11 +42,12 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
     const comm::OwnUnits own = this->own();
     for (Index first = 0; first < whole_.end; first += comm_.size()) {
       first_unit_ = first;
-      next_layer_ = layers_ - 1;
+      next_ = layers_;
       const Index unit = first + comm_.rank();
       form(own.has(unit) ? unit : -1, this);
-      give_layers_above(dev, -1);
-      for (const Index apart : {nn::before_layers, nn::behind_layers}) give(dev, apart);
+      give_above(dev, -1);
+      give(dev, nn::before_layers);
+      add_up(dev);
     }
     const ProfileScope phase(dev, Profile::Kind::phase, "update");
     for (auto bits = static_cast<std::uint64_t>(whole_.end); std::popcount(bits) > 1; bits &= bits - 1)
@@ -54,40 +57,62 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
   }
 
  private:
-  void formed(D& dev, Index layer) override { give_layers_above(dev, layer - 1); }
+  void formed(D& dev, Index layer) override { give_above(dev, layer == nn::behind_layers ? layers_ - 1 : layer - 1); }
 
-  // Those down to `end`, without it, which have not been given away yet.
-  void give_layers_above(D& dev, Index end) {
-    for (; next_layer_ > end; --next_layer_) give(dev, next_layer_);
+  // What lies behind layers, and layers down to `end`, without it, which have not been given away yet.
+  void give_above(D& dev, Index end) {
+    for (; next_ > end; --next_) give(dev, next_ == layers_ ? nn::behind_layers : next_);
   }
 
-  // The gradients of a layer, or of what belongs to none: from all units of this round to their owners.
+  // The gradients of a layer, or of what belongs to none: from all units of this round to their owners. What came of
+  // the one before is added up first, whose place the next one's may be.
   void give(D& dev, Index layer) {
+    add_up(dev);
     const ProfileScope phase(dev, Profile::Kind::phase, "update");
+    Index at = 0;
     for (Index group = 0; group < params_.groups(); ++group) {
       const auto& buckets = params_.size(group).buckets;
       for (std::size_t i = 0; i < buckets.size(); ++i)
-        if (buckets[i].layer == layer) give(dev, group, i);
+        if (buckets[i].layer == layer) {
+          at += send(dev, group, i, at);
+          if (nn::forming_layers<D> > 1) continue;
+          add_up(dev);
+          at = 0;
+        }
     }
   }
-  void give(D& dev, Index group, std::size_t bucket) {
+  // Returns how many elements this rank gets of each unit, which go to their place `at`.
+  Index send(D& dev, Index group, std::size_t bucket, Index at) {
     const nn::GroupSize& size = params_.size(group);
-    const auto units = static_cast<std::size_t>(std::min<Index>(comm_.size(), whole_.end - first_unit_));
-    const View<D, A> own = params_.forming(group, bucket);
-    std::vector<int> owners(units);
-    std::iota(owners.begin(), owners.end(), 0);
     const nn::Share share = nn::shares_of(size, comm_.rank(), comm_.size())[bucket];
-    std::vector<View<D, A>> brought;
-    for (std::size_t unit = 0; unit < units; ++unit)
-      brought.push_back(received_[unit].view().col_slice(0, share.end - share.begin));
-    const bool forms = static_cast<std::size_t>(comm_.rank()) < units;
+    const Index count = share.end - share.begin;
+    const View<D, A> own = params_.forming(group, bucket);
+    const bool forms = comm_.rank() < units_of_round();
+    std::vector<int> owners(static_cast<std::size_t>(units_of_round()));
+    std::iota(owners.begin(), owners.end(), 0);
+    Sent sent{group, share, forms ? own : View<D, A>(), {}};
+    for (std::size_t unit = 0; unit < owners.size(); ++unit)
+      sent.brought.push_back(received_[unit].view().col_slice(at, count));
     comm_.exchange(dev, std::span(&own, forms ? 1 : 0), std::span<const int>(owners),
-                   nn::parts_of(size.buckets[bucket], comm_.size()), std::span<const View<D, A>>(brought));
-    if (share.begin < share.end)
-      for (std::size_t unit = 0; unit < units; ++unit)
-        add(dev, first_unit_ + static_cast<Index>(unit), group, share, brought[unit]);
-    if (forms) kernel::fill(dev, own, 0.0);  // others form theirs there
+                   nn::parts_of(size.buckets[bucket], comm_.size()), std::span<const View<D, A>>(sent.brought),
+                   Stream::links);
+    sent_.push_back(std::move(sent));
+    return count;
   }
+  // Adds up what has been sent, once it is there.
+  void add_up(D& dev) {
+    if (sent_.empty()) return;
+    const ProfileScope phase(dev, Profile::Kind::phase, "update");
+    wait_and_release(dev, Stream::compute, dev.record(Stream::links));
+    for (const Sent& sent : std::exchange(sent_, {})) {
+      if (sent.share.begin < sent.share.end)
+        for (std::size_t unit = 0; unit < sent.brought.size(); ++unit)
+          add(dev, first_unit_ + static_cast<Index>(unit), sent.group, sent.share, sent.brought[unit]);
+      if (!sent.formed.empty()) kernel::fill(dev, sent.formed, 0.0);  // others form theirs there
+    }
+  }
+
+  int units_of_round() const { return static_cast<int>(std::min<Index>(comm_.size(), whole_.end - first_unit_)); }
 
   // Counts one more unit: sums of as many units as each other become one.
   void add(D& dev, Index unit, Index group, const nn::Share& share, View<D, A> carry) {
@@ -112,13 +137,9 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
   // Allocates what is summed up; again if the set of trained tensors has changed.
   void prepare(D& dev) {
     std::vector<Index> sizes;
-    Index largest = 0;
     for (Index group = 0; group < params_.groups(); ++group) {
       const nn::GroupSize& size = params_.size(group);
-      for (const nn::Share& share : nn::shares_of(size, comm_.rank(), comm_.size())) {
-        sizes.push_back(share.end);
-        largest = std::max(largest, share.end - share.begin);
-      }
+      for (const nn::Share& share : nn::shares_of(size, comm_.rank(), comm_.size())) sizes.push_back(share.end);
       sizes.push_back(size.trained);
     }
     if (sizes == sizes_) return;
@@ -132,16 +153,26 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
         sums.push_back(size > 0 ? Tensor<D, A>(dev, size) : Tensor<D, A>());
       }
     }
+    const Index largest = nn::most_at_once(params_.sizes(), comm_.rank(), comm_.size());
     for (int i = 0; i < comm_.size(); ++i)
       received_.push_back(largest > 0 ? Tensor<D, A>(dev, largest) : Tensor<D, A>());
   }
 
+  // A bucket of this round on its way.
+  struct Sent {
+    Index group;
+    nn::Share share;                  // of this rank
+    View<D, A> formed;                // by this rank's unit, if it has one
+    std::vector<View<D, A>> brought;  // of each unit
+  };
+
   Index layers_;
   Index first_unit_ = 0;  // of the round
-  Index next_layer_ = 0;  // to be given away
+  Index next_ = 0;        // layer to be given away, or behind them all
   std::vector<Index> sizes_;
   std::vector<std::vector<Tensor<D, A>>> waiting_;  // sums, of each group
   std::vector<Tensor<D, A>> received_;              // of each rank's unit
+  std::vector<Sent> sent_;                          // what is not added up yet
 };
 
 }  // namespace lora::train

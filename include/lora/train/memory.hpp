@@ -67,6 +67,7 @@ double weight_bytes(const model::Blueprint& model, const std::optional<model::La
 /// For a device, to which layers are streamed or not.
 template <AnyDevice D, class T>
 MemoryBasis memory_basis(D& dev, model::Blueprint model, const std::optional<model::LayerStreaming>& streaming = {}) {
+  model.forming_layers = nn::forming_layers<D>;
   const double weights = weight_bytes<D, T>(model, streaming);
   MemoryBasis basis{std::move(model), nn::machine_of(dev), weights};
   if (streaming) basis.host_weights = static_cast<double>(streaming->host);
@@ -113,13 +114,8 @@ TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks 
 template <class T>
 double sums_memory(const std::vector<nn::GroupSize>& sizes, Index units, int ranks) {
   if (!gives_gradients_away(sizes, ranks)) return trained_memory<T>(sizes).gradients * comm::held_sums(units, ranks);
-  Index largest = 0;  // of a bucket, that each rank's unit brings
-  for (const nn::GroupSize& group : sizes)
-    for (const nn::Bucket& bucket : group.shared_out()) {
-      const auto parts = nn::parts_of(bucket, ranks);
-      for (std::size_t i = 1; i < parts.size(); ++i) largest = std::max(largest, parts[i] - parts[i - 1]);
-    }
-  const Index elements = (comm::held_in_turn(units) - 1) * largest_shares(sizes, ranks) + ranks * largest;
+  const Index brought = nn::most_at_once(sizes, ranks - 1, ranks);  // by each rank's unit
+  const Index elements = (comm::held_in_turn(units) - 1) * largest_shares(sizes, ranks) + ranks * brought;
   return static_cast<double>(elements) * sizeof(Accum<T>);
 }
 

@@ -105,7 +105,9 @@ LORA_INLINE std::vector<Index> gathers_of(const std::vector<bool>& there, int sl
 LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int rank) {
   if (basis.ranks == 1) return {};
   const bool by_layer = basis.zero_stage > 1;
-  Traffic gradients{"gradients", "all-to-all"}, norm{"norm", "all-gather"}, layers{"layers", "all-gather"},
+  Traffic gradients{.what = "gradients", .collective = "all-to-all", .is_beside = by_layer},
+      embedding{"gradients of the embedding", "all-to-all"}, norm{"norm", "all-gather"},
+      layers{.what = "layers", .collective = "all-gather", .is_beside = true},
       numbers{"counts and losses", "all-gather"};
   Traffic whole{basis.zero_stage > 0 ? "values" : "summed gradients", "all-gather"};
   const comm::RankNodes nodes(basis.units, basis.ranks);
@@ -117,7 +119,8 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
       if (by_layer) {
         for (Index first = 0; first < basis.units; first += basis.ranks) {
           const Index units = std::min<Index>(basis.ranks, basis.units - first), own = rank < units ? 1 : 0;
-          detail::add_exchange(gradients, begins, rank, own, units - own, basis.element);
+          detail::add_exchange(bucket.layer == nn::before_layers ? embedding : gradients, begins, rank, own,
+                               units - own, basis.element);
         }
       } else {
         const Index own = std::count(nodes.owners.begin(), nodes.owners.end(), rank);
@@ -129,7 +132,7 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
       if (!group.shares_values) detail::add_gather(whole, begins, rank, basis.element, basis.piece);
     }
   }
-  Traffic inside{"values of layers", "all-gather"};
+  Traffic inside{.what = "values of layers", .collective = "all-gather", .is_beside = true};
   detail::add_values(inside, whole, basis, rank, rounds);
   std::vector<bool> frozen;
   for (const std::size_t bytes : basis.layers) frozen.push_back(bytes > 0);
@@ -146,7 +149,10 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
   detail::add_gather(numbers, units, rank, sizeof(double), 0);
   for (int i = 0; i < 2; ++i) detail::add_numbers(numbers, Verdict::numbers, basis.ranks);
   if (basis.files > 0) detail::add_numbers(numbers, basis.files, basis.ranks);
-  std::vector<Traffic> result{gradients, norm, whole, numbers};
+  std::vector<Traffic> result;
+  if (gradients.calls > 0) result.push_back(gradients);
+  if (embedding.calls > 0) result.push_back(embedding);
+  result.insert(result.end(), {norm, whole, numbers});
   for (const Traffic& ahead : {inside, layers})
     if (ahead.calls > 0) result.insert(result.begin(), ahead);
   return result;

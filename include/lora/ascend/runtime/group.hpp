@@ -113,14 +113,11 @@ class Group final : public comm::Communicator<Device> {
       };
       if (const Bytes part = part_of(slab, begins, rank(), from, count); !part.empty())
         move(part, own.col_slice(0, part.size()));
-      const auto collect = [&](aclrtStream links) {
-        return hccl_.functions.HcclAllGather(own.data(), all.data(), static_cast<std::uint64_t>(count),
-                                             HCCL_DATA_TYPE_INT8, comm_, links);
-      };
-      if (beside)
-        check(collect(dev.handle(Stream::links)), "HcclAllGather");
-      else
-        between_kernels("HcclAllGather", collect);
+      if (!beside) wait_and_release(dev, Stream::links, dev.record(Stream::compute));
+      check(hccl_.functions.HcclAllGather(own.data(), all.data(), static_cast<std::uint64_t>(count),
+                                          HCCL_DATA_TYPE_INT8, comm_, dev.handle(Stream::links)),
+            "HcclAllGather");
+      if (!beside) wait_and_release(dev, Stream::compute, dev.record(Stream::links));
       for (int r = 0; r < size(); ++r)
         if (const Bytes part = part_of(slab, begins, r, from, count); r != rank() && !part.empty())
           move(all.row_slice(r, 1).col_slice(0, part.size()), part);
@@ -133,7 +130,7 @@ class Group final : public comm::Communicator<Device> {
   /// In rounds, in each of which a rank gives its next slab, so that no two of its pieces go to the same rank at once.
   /// Throws   ShapeError for parts that don't begin where the runtime copies
   void exchange_bytes(Device& dev, std::span<const Bytes> mine, std::span<const int> owners,
-                      std::span<const Index> begins, std::span<const Bytes> parts) override {
+                      std::span<const Index> begins, std::span<const Bytes> parts, Stream then) override {
     expect_multiples(begins, copied_on);
     std::vector<std::vector<std::size_t>> slabs(static_cast<std::size_t>(size()));  // of each rank
     for (std::size_t i = 0; i < owners.size(); ++i) slabs[static_cast<std::size_t>(owners[i])].push_back(i);
@@ -142,6 +139,7 @@ class Group final : public comm::Communicator<Device> {
     for (std::size_t k = 0; k < mine.size() && own_count > 0; ++k)
       copy(part_of(mine[k], begins, rank(), 0, own_count), parts[slabs[own][k]]);
     dev.enter();
+    wait_and_release(dev, Stream::links, dev.record(Stream::compute));
     std::size_t rounds = 0;
     for (const auto& of_rank : slabs) rounds = std::max(rounds, of_rank.size());
     for (std::size_t k = 0; k < rounds; ++k) {
@@ -159,11 +157,11 @@ class Group final : public comm::Communicator<Device> {
         if (k < theirs.size() && own_count > 0) add(HCCL_RECV, parts[theirs[k]], other);
       }
       if (!items.empty())
-        between_kernels("HcclBatchSendRecv", [&](aclrtStream links) {
-          return hccl_.functions.HcclBatchSendRecv(items.data(), static_cast<std::uint32_t>(items.size()), comm_,
-                                                   links);
-        });
+        check(hccl_.functions.HcclBatchSendRecv(items.data(), static_cast<std::uint32_t>(items.size()), comm_,
+                                                dev.handle(Stream::links)),
+              "HcclBatchSendRecv");
     }
+    if (then != Stream::links) wait_and_release(dev, then, dev.record(Stream::links));
   }
 
  private:
@@ -200,14 +198,6 @@ class Group final : public comm::Communicator<Device> {
     const View<Device, const Word> numbers = aligned(dev_, View<Device, const Word>(words_of(from)));
     write_aligned(dev_, words_of(to), false, false,
                   [&](const View<Device, Word>& place) { ascend::copy(dev_, numbers, place); });
-  }
-
-  // Behind the kernels that were queued, and before those that will be.
-  template <class Call>
-  void between_kernels(std::string_view name, const Call& call) {
-    wait_and_release(dev_, Stream::links, dev_.record(Stream::compute));
-    check(call(dev_.handle(Stream::links)), name);
-    wait_and_release(dev_, Stream::compute, dev_.record(Stream::links));
   }
 
   void check(HcclResult result, std::string_view call) const {

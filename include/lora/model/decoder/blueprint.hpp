@@ -26,6 +26,7 @@ struct Blueprint {
   std::function<bool(const TensorInfo&)> chosen{};  ///< of the model's own tensors, as Decoder has it; empty: none
   bool shares_by_layer = false;                     ///< ranks share out what trains layer by layer
   bool shares_values = false;                       ///< and its values
+  int forming_layers = 1;                           ///< as the device of the run has it
 
   /// Whether a tensor of the model's own may train.
   bool may_train(const TensorInfo& info) const {

@@ -103,12 +103,14 @@ class Decoder {
     use_apart(dev, nn::before_layers, "forward");
     stack_.visit_forward(dev, trains);
     use_apart(dev, head_layer(), "head");
-    if (trains) stack_.visit_backward(dev, embedding_.table.trains(), hook);
+    if (!trains) return;
+    if (hook != nullptr) hook->formed(dev, nn::behind_layers);
+    stack_.visit_backward(dev, embedding_.table.trains(), hook);
   }
 
   /// Adds the gradients of scale · Σ −log p of the labeled rows to the parameters, and Σ −log p to `loss_sum` (1).
-  /// A batch without labels does nothing. Waits for nothing. `hook`, if it is not null, is told of each layer's
-  /// gradient as it is formed; those of the final norm, the head and the embedding are whole at the end alone. Throws
+  /// A batch without labels does nothing. Waits for nothing. `hook`, if it is not null, is told of the gradients behind
+  /// layers and of each layer's as they are formed; those of the embedding are whole at the end alone. Throws
   /// FormatError for tokens and labels that are not in the vocabulary, ShapeError as Pass
   void train_micro_batch(D& dev, const nn::Batch& batch, double scale, std::uint64_t random_key,
                          View<D, typename D::Sum> loss_sum, nn::GradientHook<D>* hook = nullptr);
@@ -374,6 +376,7 @@ void Decoder<D, T>::train_micro_batch(D& dev, const nn::Batch& batch, double sca
     objective().loss(dev, View<D, const T>(hidden), {pass.labeled(), pass.labels()}, scale, d_hidden,
                      [&](const auto& outcome) { kernel::sum(dev, outcome.loss, loss_sum); });
   }
+  if (hook != nullptr) hook->formed(dev, nn::behind_layers);
   stack_.backward(dev, pass, saved, d_hidden, hook);
   {
     const ProfileScope phase(dev, Profile::Kind::phase, "backward");
