@@ -136,25 +136,32 @@ TEST_CASE("rates: ranks send to those of their host and to others at once, and w
   CHECK(time_of_collectives(2, 150, 16, 8, rates) == 0.5 + 16);  // 80 of them to the other host
   CHECK(time_of_collectives(0, 20, 3, 1, rates) == 4);           // each on a host of its own
   CHECK(time_of_collectives(0, 300, 4, 3, rates) == 20);         // 100 to each
-  const StepTime time = time_of({.products = 3}, rates, 4, 2);
+  const StepTime time = time_of({.products = 3}, rates, 4, {.alone = 2});
   CHECK(time.seconds == 5);
   CHECK(time.between_ranks == 2);
   CHECK(time.limited_by == "products");
-  CHECK(time_of({.products = 3}, rates, 4, 3.5).limited_by == "exchanges between ranks");
-  CHECK(time_of({.products = 1}, rates, 8, 3.5).limited_by == "the host's link");
-  CHECK(time_of({.products = 3}, rates, 4, 3).limited_by == "products");         // as long
-  CHECK(time_of({.products = 1}, rates, 8, 4).limited_by == "the host's link");  // as long
-  const StepTime hidden = time_of({.products = 3}, rates, 0, 0.5, 2);
+  CHECK(time_of({.products = 3}, rates, 4, {.alone = 3.5}).limited_by == "exchanges between ranks");
+  CHECK(time_of({.products = 1}, rates, 8, {.alone = 3.5}).limited_by == "the host's link");
+  CHECK(time_of({.products = 3}, rates, 4, {.alone = 3}).limited_by == "products");         // as long
+  CHECK(time_of({.products = 1}, rates, 8, {.alone = 4}).limited_by == "the host's link");  // as long
+  const StepTime hidden = time_of({.products = 3}, rates, 0, {.alone = 0.5, .beside_all = 2});
   CHECK(hidden.seconds == 3.5);
   CHECK(hidden.between_ranks == 0.5);
   CHECK(hidden.hidden == 2);
   CHECK(hidden.limited_by == "products");
-  const StepTime longer = time_of({.products = 3}, rates, 8, 0.5, 5);  // than the work, and than what is streamed
+  const StepTime longer =
+      time_of({.products = 3}, rates, 8, {.alone = 0.5, .beside_all = 5});  // than the work, and than what is streamed
   CHECK(longer.seconds == 5.5);
   CHECK(longer.between_ranks == 1.5);
   CHECK(longer.hidden == 4);
   CHECK(longer.limited_by == "exchanges between ranks");
-  CHECK(time_of({.products = 3}, rates, 8, 0, 4).limited_by == "the host's link");  // as long
+  CHECK(time_of({.products = 3}, rates, 8, {.beside_all = 4}).limited_by == "the host's link");  // as long
+  // Beside backward, which is half of the 3 s.
+  const StepTime half = time_of({.products = 3}, rates, 0, {.beside_backward = 2, .beside_all = 0.25});
+  CHECK(half.seconds == 3.5);
+  CHECK(half.between_ranks == 0.5);
+  CHECK(half.hidden == 1.75);
+  CHECK(time_of({.products = 3}, rates, 0, {.beside_backward = 2, .beside_all = 2}).hidden == 3);
   // Where there is no other on its host, or no other host, nothing is known of that way, and needed.
   Rates far = rates, near = rates;
   far.peer = near.network = 0;

@@ -167,29 +167,32 @@ TEST_CASE("step traffic: of each kind the calls and bytes are those of parts, un
   basis.layers = {1000, 1000, 1000};  // of which a rank has 512 bytes, the other 488
   CHECK(text_of(0) ==
         "layers by all-gather: 4 calls, 2048 and 1952\n"
-        "gradients by all-to-all: 2 calls, 24576 and 8192\n"
+        "last gradients by all-to-all: 2 calls, 24576 and 8192\n"
         "norm by all-gather: 1 calls, 8 and 12\n"
         "values by all-gather: 1 calls, 8192 and 12288\n"
         "counts and losses by all-gather: 4 calls, 104 and 96\n");
   CHECK(text_of(1) ==
         "layers by all-gather: 4 calls, 1952 and 2048\n"
-        "gradients by all-to-all: 2 calls, 8192 and 24576\n"
+        "last gradients by all-to-all: 2 calls, 8192 and 24576\n"
         "norm by all-gather: 1 calls, 12 and 8\n"
         "values by all-gather: 1 calls, 12288 and 8192\n"
         "counts and losses by all-gather: 4 calls, 96 and 104\n");
-  const auto beside = [&] {
+  // What is computed beside them: of gradients not beside those with which backward ends.
+  const auto beside = [&](std::vector<nn::Bucket> buckets) {
+    basis.sizes[1].buckets = std::move(buckets);
     std::string what;
     for (const train::Traffic& one : train::step_traffic(basis, 0))
-      if (one.is_beside) what += concat(one.what, ", ");
+      if (one.beside != train::Traffic::Beside::nothing)
+        what += concat(one.what, one.beside == train::Traffic::Beside::backward ? " beside backward, " : ", ");
     return what;
   };
-  CHECK(beside() == "layers, gradients, ");
-  // Backward ends with the embedding's.
-  basis.sizes[1].buckets[0].layer = nn::before_layers;
-  CHECK(text_of(0).find("layers by all-gather: 4 calls, 2048 and 1952\n"
-                        "gradients of the embedding by all-to-all: 2 calls, 24576 and 8192\n"
-                        "norm by") == 0);
-  CHECK(beside() == "layers, ");
+  constexpr Index half = 2 * 1024, all = 5 * 1024;
+  basis.depth = 3;
+  CHECK(beside({{0, all, 0}}) == "layers, ");
+  CHECK(beside({{0, half, 1}, {half, all, 2}}) == "layers, gradients beside backward, ");
+  CHECK(beside({{0, half, nn::before_layers}, {half, all, 0}}) == "layers, gradients beside backward, ");
+  CHECK(beside({{0, all, nn::behind_layers}}) == "layers, ");
+  CHECK(beside({{0, half, 2}, {half, all, nn::behind_layers}}) == "layers, gradients beside backward, ");
   using Gathers = std::vector<Index>;
   const auto gathers_of = [](std::size_t layers, int slots, Index first) {
     return train::gathers_of(std::vector<bool>(layers, true), slots, first, 1, 1);

@@ -407,18 +407,29 @@ TEST_CASE("units: the gradient is that of the whole step, in another order of it
 TEST_CASE("units: what trains may change between steps, with gradients that leave by layer too") {
   const TempFolder folder = TempFolder::in_memory();
   write_random_model(folder / "model", {.hidden = 32, .ffn = 48});
-  const auto trained = [&](int ranks) {
+  const auto has = [](std::string_view name, std::string_view part) { return name.find(part) != name.npos; };
+  using Trains = std::function<bool(std::string_view)>;
+  std::vector<Trains> choices;
+  // As many layers each time, with more numbers each time, and then all of it.
+  for (const std::string_view part : {"norm", "k_proj", "mlp.", "_proj", ""})
+    choices.push_back([=](std::string_view name) { return has(name, part); });
+  // As many numbers, of two layers, and then of one.
+  for (const std::string_view norms : {"layers.1.", "layers.0."})
+    choices.push_back([=](std::string_view name) {
+      return (has(name, "layers.0.") && has(name, "_proj.weight")) || (has(name, norms) && has(name, "norm"));
+    });
+  const auto trained = [&]<class Device>(std::type_identity<Device>, int ranks) {
     Outcome outcome;
-    run_ranks<D>(ranks, [&](auto& self) {
-      D dev(1);
-      model::Decoder<D, float> decoder(dev, model::Source::open(folder / "model"));
+    run_ranks<Device>(ranks, [&](auto& self) {
+      Device dev(1);
+      model::Decoder<Device, float> decoder(dev, model::Source::open(folder / "model"));
       if (ranks > 1) decoder.params().share_by_layer(self.rank(), self.size());
       decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
-      train::Stepper<D, float> stepper(dev, decoder, {}, 1.0, 42, self, {.units = 4, .zero_stage = ranks > 1 ? 2 : 0});
+      train::Stepper<Device, float> stepper(dev, decoder, {}, 1.0, 42, self,
+                                            {.units = 4, .zero_stage = ranks > 1 ? 2 : 0});
       std::vector<double> norms;
-      // As many layers each time, with more numbers each time, and then all of it.
-      for (Index step = 0; const std::string_view part : {"norm", "k_proj", "mlp.", "_proj", ""}) {
-        stepper.train(dev, [&](std::string_view name) { return name.find(part) != name.npos; });
+      for (Index step = 0; const Trains& trains : choices) {
+        stepper.train(dev, trains);
         std::vector<std::vector<data::Batch>> own;
         for (Index i = 0; i < stepper.own_units().count(); ++i)
           own.push_back(unit_of(step, stepper.own_units()[i], true));
@@ -434,14 +445,15 @@ TEST_CASE("units: what trains may change between steps, with gradients that leav
     });
     return outcome;
   };
-  const Outcome alone = trained(1);
+  const Outcome alone = trained(std::type_identity<D>(), 1);
   for (const double norm : alone.norms) CHECK(norm > 0);
-  for (const int ranks : {2, 3}) {
-    CAPTURE(ranks);
-    const Outcome outcome = trained(ranks);
-    CHECK(outcome.norms == alone.norms);
-    CHECK((outcome.losses == alone.losses));
-  }
+  for (const int ranks : {2, 3})
+    for (const Outcome& outcome :
+         {trained(std::type_identity<D>(), ranks), trained(std::type_identity<proof::Device>(), ranks)}) {
+      CAPTURE(ranks);
+      CHECK(outcome.norms == alone.norms);
+      CHECK((outcome.losses == alone.losses));
+    }
 }
 
 TEST_CASE("units: where none are said and gradients leave by layer, as many as the stage that needs most has") {

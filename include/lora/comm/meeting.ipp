@@ -299,7 +299,6 @@ LORA_INLINE void Meeting::take_in(const Socket& door, std::vector<Guest>& guests
       }
     }
     if ((waiting[0].revents & POLLIN) == 0) continue;
-    if (guests.size() >= detail::most_guests) guests.erase(guests.begin());  // which has said nothing for longest
     if (!let_in(door, guests))
       std::this_thread::sleep_for(std::chrono::milliseconds(100));  // no file can be opened now, say
   }
@@ -312,29 +311,34 @@ LORA_INLINE bool Meeting::let_in(const Socket& door, std::vector<Guest>& guests)
   Socket socket(::accept4(door.handle(), reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC));
   if (!socket.open()) return false;
   detail::prepare(socket.handle());
+  if (guests.size() >= detail::most_guests) guests.erase(guests.begin());  // which has said nothing for longest
   guests.push_back({std::move(socket), detail::name_of(address, size), Clock::now() + detail::guest_patience});
   return true;
 }
 
-/// Tells ranks that were not taken in why the run ends. What they send is read until they go: a connection that is
-/// closed before that is reset, and with it may be lost what they were told.
+/// Tells ranks that were not taken in why the run ends, and those that come within a second: they would look for rank 0
+/// until their own time is over. What they send is read until they go: a connection that is closed before that is
+/// reset, and with it may be lost what they were told.
 LORA_INLINE void Meeting::dismiss(const Socket& door, std::vector<Guest>& guests, const std::string& reason,
                                   Refusal kind) const {
   const auto until = Clock::now() + detail::farewell;
+  int told = 0;
   while (true) {
-    while (guests.size() < detail::most_guests && let_in(door, guests)) continue;
+    for (std::size_t i = 0; i < detail::most_guests && let_in(door, guests); ++i) continue;
     for (Guest& guest : guests) {
       if (guest.told || !guest.is_rank()) continue;
       refuse(guest.socket, reason, kind, guest.is_reversed());
       (void)::shutdown(guest.socket.handle(), SHUT_WR);
       guest.told = true;
+      ++told;
     }
-    if (guests.empty() || Clock::now() >= until) return;
-    std::vector<pollfd> waiting{{door.handle(), POLLIN, 0}};
+    if ((guests.empty() && told + 1 >= place_.size) || Clock::now() >= until) return;
+    std::vector<pollfd> waiting;
     for (const Guest& guest : guests) waiting.push_back({guest.socket.handle(), POLLIN, 0});
-    (void)::poll(waiting.data(), waiting.size(), detail::milliseconds_until(until));
+    // Not for the door, which may have somebody whom there is no file for.
+    (void)::poll(waiting.data(), waiting.size(), std::min(20, detail::milliseconds_until(until)));
     for (std::size_t i = guests.size(); i-- > 0;) {
-      if (waiting[i + 1].revents == 0) continue;
+      if (waiting[i].revents == 0) continue;
       Guest& guest = guests[i];
       if (guest.told) guest.words.clear();
       if (!guest.listen(sizeof(Hello)) || (!guest.told && guest.is_stranger()))

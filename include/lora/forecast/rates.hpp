@@ -59,10 +59,14 @@ struct StepTime {
 /// once, and beside that to the others. Ranks are `devices` on each of some hosts.
 double time_of_collectives(double calls, double bytes, int ranks, int devices, const Rates& rates);
 
-/// `streamed`: bytes that come from the host's memory beside the work. `between_ranks`: seconds of exchanges before and
-/// behind it, `beside`: of those beside it.
-StepTime time_of(const nn::Work& work, const Rates& rates, double streamed = 0, double between_ranks = 0,
-                 double beside = 0);
+/// Seconds of what ranks exchange in a step: while nothing is computed, beside backward, and beside anything.
+struct ExchangeTime {
+  double alone = 0, beside_backward = 0, beside_all = 0;
+};
+
+/// `streamed`: bytes that come from the host's memory beside the work. Backward is counted as half of it, which it is
+/// where no weight has a gradient, and less than it is elsewhere.
+StepTime time_of(const nn::Work& work, const Rates& rates, double streamed = 0, const ExchangeTime& exchanges = {});
 
 }  // namespace lora::forecast
 

@@ -60,8 +60,7 @@ LORA_INLINE double time_of_collectives(double calls, double bytes, int ranks, in
   return calls * rates.call + std::max(near_seconds, far > 0 ? far / rates.network : 0);
 }
 
-LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double streamed, double between_ranks,
-                             double beside) {
+LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double streamed, const ExchangeTime& exchanges) {
   const std::pair<std::string_view, double> parts[] = {{"products", work.products / rates.products},
                                                        {"attention", work.attention / rates.attention},
                                                        {"memory", work.moved / rates.moved + work.thin / rates.thin},
@@ -75,8 +74,9 @@ LORA_INLINE StepTime time_of(const nn::Work& work, const Rates& rates, double st
   }
   const double link = streamed > 0 ? streamed / rates.link : 0;
   if (link > time.seconds) time = {link, "the host's link"};
-  time.hidden = std::min(beside, time.seconds);
-  time.between_ranks = between_ranks + beside - time.hidden;
+  const double beside = exchanges.beside_backward + exchanges.beside_all;
+  time.hidden = std::min(exchanges.beside_all + std::min(exchanges.beside_backward, time.seconds / 2), time.seconds);
+  time.between_ranks = exchanges.alone + beside - time.hidden;
   if (beside > time.seconds || time.between_ranks > std::max(longest, link))
     time.limited_by = "exchanges between ranks";
   time.seconds += time.between_ranks;

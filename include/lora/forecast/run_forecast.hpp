@@ -204,17 +204,21 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     train::TrafficBasis exchanged = traffic_basis<D, T>(blueprint, config, ranks, trains);
     exchanged.piece = target.gather_piece;
     const auto traffic = most_traffic(exchanged);
-    double between_ranks = 0, beside = 0;
+    ExchangeTime exchanges;
     for (const train::Traffic& one : traffic) {
+      using Beside = train::Traffic::Beside;
       // What processors have in their own memory is moved by those who compute.
-      double& seconds = one.is_beside && !D::reads_host_memory ? beside : between_ranks;
+      const Beside beside = D::reads_host_memory ? Beside::nothing : one.beside;
+      double& seconds = beside == Beside::anything   ? exchanges.beside_all
+                        : beside == Beside::backward ? exchanges.beside_backward
+                                                     : exchanges.alone;
       seconds += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
       if (target.gather_piece > 0) seconds += 2 * one.received / target.rates.moved;  // out of scratch
     }
     // A rank's own part comes from the host before the others are gathered.
     if (shared && config.offloads_params())
-      beside += 2 * own.micro_batches * static_cast<double>(streaming->host) / target.rates.link;
-    step.time = time_of(own.work, target.rates, step.streamed, between_ranks, beside);
+      exchanges.beside_all += 2 * own.micro_batches * static_cast<double>(streaming->host) / target.rates.link;
+    step.time = time_of(own.work, target.rates, step.streamed, exchanges);
     if (step.time.seconds <= result.step.time.seconds) continue;
     result.step = step;
     result.traffic = traffic;

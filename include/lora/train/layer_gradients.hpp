@@ -34,6 +34,7 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
   comm::OwnUnits units_of(int rank) const override { return comm::units_in_turn(whole_.end, rank, comm_.size()); }
 
   void run(D& dev, const Form& form) override {
+    sent_.clear();  // of a run that has failed
     prepare(dev);
     {
       const ProfileScope phase(dev, Profile::Kind::phase, "update");
@@ -142,6 +143,8 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
       for (const nn::Share& share : nn::shares_of(size, comm_.rank(), comm_.size())) sizes.push_back(share.end);
       sizes.push_back(size.trained);
     }
+    const Index largest = nn::most_at_once(params_.sizes(), comm_.rank(), comm_.size());
+    sizes.push_back(largest);
     if (sizes == sizes_) return;
     sizes_ = std::move(sizes);
     waiting_.clear();
@@ -153,7 +156,6 @@ class LayerGradients final : public GradientSum<D, T>, private nn::GradientHook<
         sums.push_back(size > 0 ? Tensor<D, A>(dev, size) : Tensor<D, A>());
       }
     }
-    const Index largest = nn::most_at_once(params_.sizes(), comm_.rank(), comm_.size());
     for (int i = 0; i < comm_.size(); ++i)
       received_.push_back(largest > 0 ? Tensor<D, A>(dev, largest) : Tensor<D, A>());
   }

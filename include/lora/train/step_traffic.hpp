@@ -9,15 +9,15 @@ namespace lora::train {
 
 /// What a rank sends to the others in a step, or gets from them, of one kind.
 struct Traffic {
-  /// "layers" (frozen), "gradients", "gradients of the embedding" (where others leave by layer), "norm", "summed
-  /// gradients" or "values" (once a step, or of what is in no layer), "values of layers", "counts and losses"
+  /// "layers" (frozen), "gradients", "last gradients" (of those that leave by layer what backward ends with), "norm",
+  /// "summed gradients" or "values" (once a step, or of what is in no layer), "values of layers", "counts and losses"
   std::string_view what;
   std::string_view collective;  ///< "all-to-all" or "all-gather"
   double calls = 0;
   double sent = 0, received = 0;  ///< bytes
-  /// Whether a device with links of its own moves it beside kernels: layers ahead of their use, gradients while those
-  /// of the next layer are formed.
-  bool is_beside = false;
+  /// What a device with links of its own computes meanwhile: anything, where layers come ahead of their use; backward,
+  /// which forms the next layer's gradients; or nothing.
+  enum class Beside { nothing, backward, anything } beside = Beside::nothing;
 };
 
 /// What decides it.

@@ -105,10 +105,18 @@ LORA_INLINE std::vector<Index> gathers_of(const std::vector<bool>& there, int sl
 LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int rank) {
   if (basis.ranks == 1) return {};
   const bool by_layer = basis.zero_stage > 1;
-  Traffic gradients{.what = "gradients", .collective = "all-to-all", .is_beside = by_layer},
-      embedding{"gradients of the embedding", "all-to-all"}, norm{"norm", "all-gather"},
-      layers{.what = "layers", .collective = "all-gather", .is_beside = true},
-      numbers{"counts and losses", "all-gather"};
+  using Beside = Traffic::Beside;
+  Traffic gradients{"gradients", "all-to-all"}, last{"last gradients", "all-to-all"}, norm{"norm", "all-gather"},
+      layers{"layers", "all-gather"}, numbers{"counts and losses", "all-gather"};
+  if (by_layer) gradients.beside = Beside::backward;
+  layers.beside = Beside::anything;
+  // Where backward ends: it goes from what is behind layers to what is before them.
+  const auto place_of = [&](const nn::Bucket& bucket) {
+    return bucket.layer == nn::behind_layers ? basis.depth : bucket.layer;
+  };
+  Index end = basis.depth;
+  for (const nn::GroupSize& group : basis.sizes)
+    for (const nn::Bucket& bucket : group.buckets) end = std::min(end, place_of(bucket));
   Traffic whole{basis.zero_stage > 0 ? "values" : "summed gradients", "all-gather"};
   const comm::RankNodes nodes(basis.units, basis.ranks);
   const Index rounds = (basis.units + basis.ranks - 1) / basis.ranks;
@@ -119,8 +127,8 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
       if (by_layer) {
         for (Index first = 0; first < basis.units; first += basis.ranks) {
           const Index units = std::min<Index>(basis.ranks, basis.units - first), own = rank < units ? 1 : 0;
-          detail::add_exchange(bucket.layer == nn::before_layers ? embedding : gradients, begins, rank, own,
-                               units - own, basis.element);
+          detail::add_exchange(place_of(bucket) == end ? last : gradients, begins, rank, own, units - own,
+                               basis.element);
         }
       } else {
         const Index own = std::count(nodes.owners.begin(), nodes.owners.end(), rank);
@@ -132,7 +140,8 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
       if (!group.shares_values) detail::add_gather(whole, begins, rank, basis.element, basis.piece);
     }
   }
-  Traffic inside{.what = "values of layers", .collective = "all-gather", .is_beside = true};
+  Traffic inside{"values of layers", "all-gather"};
+  inside.beside = Beside::anything;
   detail::add_values(inside, whole, basis, rank, rounds);
   std::vector<bool> frozen;
   for (const std::size_t bytes : basis.layers) frozen.push_back(bytes > 0);
@@ -151,7 +160,7 @@ LORA_INLINE std::vector<Traffic> step_traffic(const TrafficBasis& basis, int ran
   if (basis.files > 0) detail::add_numbers(numbers, basis.files, basis.ranks);
   std::vector<Traffic> result;
   if (gradients.calls > 0) result.push_back(gradients);
-  if (embedding.calls > 0) result.push_back(embedding);
+  if (last.calls > 0) result.push_back(last);
   result.insert(result.end(), {norm, whole, numbers});
   for (const Traffic& ahead : {inside, layers})
     if (ahead.calls > 0) result.insert(result.begin(), ahead);
