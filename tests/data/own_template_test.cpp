@@ -237,6 +237,56 @@ TEST_CASE("own_template: thoughts go where they are not wanted, and are not lost
   CHECK(forgetful.render(earlier).answers.size() == 2);
 }
 
+TEST_CASE("own_template: what an assistant says beside calls, and each of its calls, is not left out in silence") {
+  const std::string begin = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.tool_calls %}";
+  const std::string end = "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}";
+  const ChatTemplate first = interpreted(begin + "{{ m.tool_calls[0].function.name }}" + end);
+  const ChatTemplate all =
+      interpreted(begin + "{{ m.content }}{% for c in m.tool_calls %}{{ c.function.name }};{% endfor %}" + end);
+  const data::ToolCall look{"look", io::Json::object()}, find{"find", io::Json::object()};
+  std::vector<Message> talk = {{"user", "Q"}, {"assistant", ""}};
+  talk[1].tool_calls = {look};
+  CHECK(marked(first.render(talk)).ends_with("look<|im_end|>⟧\n"));
+  talk[1].content = "A moment, please: it takes a while to look.";
+  for (const std::string content : {std::string("Wait."), talk[1].content}) {
+    talk[1].content = content;
+    CHECK(test::message_of<Error>([&] { first.render(talk); }) ==
+          "the template leaves out what turn 2 says beside its calls; expected calls without a content, or a template "
+          "that writes both");
+    CHECK(marked(all.render(talk)).ends_with(content + "look;<|im_end|>⟧\n"));
+  }
+  talk[1].content.clear();
+  talk[1].tool_calls = {look, find};
+  CHECK(test::message_of<Error>([&] { first.render(talk); }) ==
+        "the template leaves out call 2 of turn 2; expected turns of as many calls as it writes, or another template");
+  CHECK(marked(all.render(talk)).ends_with("look;find;<|im_end|>⟧\n"));
+}
+
+TEST_CASE("own_template: a template that writes its tools wants some, with or without a system prompt") {
+  const std::string tools = "{% for tool in tools %}{{ tool.function.name }}|{% endfor %}";
+  const std::vector<io::Json> look = {io::json_object({{"function", io::json_object({{"name", "look"}})}})};
+  data::RenderOptions options;
+  options.tools = look;
+  const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "A"}};
+  const ChatTemplate own = interpreted(tools + chatml);
+  CHECK(own.end_of_turn() == "<|im_end|>");
+  CHECK(marked(own.render(talk, options)) ==
+        "look|<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n⟦A<|im_end|>⟧\n");
+  CHECK(test::message_of<Error>([&] { own.render(talk); }) ==
+        "the model's chat template can't write a conversation without tools; expected some, or a choice by the key "
+        "template");
+  const ChatTemplate both =
+      interpreted("{% if messages[0].role != 'system' %}{{ raise_exception('none') }}{% endif %}" + tools + chatml);
+  const std::vector<Message> said = {{"system", "S"}, {"user", "Q"}, {"assistant", "A"}};
+  CHECK(marked(both.render(said, options)).ends_with("⟦A<|im_end|>⟧\n"));
+  // One that needs none is not told of any, and one that nothing helps is refused as before.
+  CHECK(interpreted("{% if tools %}{{ raise_exception('tools') }}{% endif %}" + chatml).render(talk).answers.size() ==
+        1);
+  CHECK(test::message_of<Error>([&] {
+          interpreted(tools + "{{ raise_exception('never') }}");
+        }).ends_with("the template refuses this: never"));
+}
+
 TEST_CASE("own_template: what ends nowhere, or is left out, is refused by name") {
   const std::vector<Message> talk = {{"user", "Q"}, {"assistant", "A"}};
   const ChatTemplate endless = interpreted("{% for m in messages %}{{ m.role + ':' + m.content + '\n' }}{% endfor %}");

@@ -266,6 +266,56 @@ TEST_CASE("yaml settings: values of LLaMA-Factory's that say what is done anyway
   CHECK(test::holds(said_of("save_strategy: epoch"), "here: save_steps, a number of steps"));
 }
 
+TEST_CASE("yaml settings: what people's files say besides, and changes no result, is taken and told") {
+  CHECK(note_of("run_name: a\ntorch_compile: true\neval_accumulation_steps: 2\ndisable_tqdm: false\n"
+                "use_liger_kernel: true\ngradient_checkpointing_kwargs: {\"use_reentrant\": false}\n") ==
+        "r.yaml: nothing to do for run_name, torch_compile, eval_accumulation_steps, disable_tqdm, use_liger_kernel, "
+        "gradient_checkpointing_kwargs");
+  CHECK(said_of("gradient_checkpointing_kwargs: true") ==
+        "r.yaml:1: key gradient_checkpointing_kwargs: given true; here: not needed");
+  CHECK(config_of("lr_scheduler_type: constant_with_warmup\nwarmup_ratio: 0.1").lr_scheduler_type == "constant");
+  CHECK(note_of("lr_scheduler_type: constant_with_warmup") ==
+        "r.yaml: lr_scheduler_type constant_with_warmup is lr_scheduler_type constant");
+  CHECK(config_of("metric_for_best_model: loss").metric_for_best_model == "eval_loss");
+  CHECK(note_of("system: S") == "r.yaml: nothing to do for system");
+  CHECK(note_of("system: S", chat_command).empty());
+  CHECK(test::holds(said_of("adapter: qlora"), "given qlora; here: a .gguf file as model_name_or_path"));
+  CHECK(test::holds(said_of("adapter: lora"), "given lora; here: finetuning_type lora, the default"));
+  CHECK(test::holds(said_of("adapter: out/a"), "given out/a; here: adapter_name_or_path"));
+  // What follows from other keys, of which the command line may say others.
+  CHECK(note_of("data_seed: 42") == "r.yaml: nothing to do for data_seed");
+  CHECK(note_of("data_seed: 7\nseed: 7") == "r.yaml: nothing to do for data_seed");
+  CHECK(said_of("data_seed: 7") == "r.yaml:1: key data_seed: given 7; here: seed");
+  CHECK(note_of("greater_is_better: false") == "r.yaml: nothing to do for greater_is_better");
+  CHECK(note_of("metric_for_best_model: eval_token_accuracy\ngreater_is_better: True") ==
+        "r.yaml: nothing to do for greater_is_better");
+  for (const char* other : {"greater_is_better: true", "metric_for_best_model: eval_rouge_l\ngreater_is_better: no"})
+    CHECK(test::holds(said_of(other), "; here: not needed: metric_for_best_model says it"));
+  CHECK(note_of("logging_dir: logs\nreport_to: none") == "r.yaml: nothing to do for logging_dir");
+  CHECK(said_of("logging_dir: logs") ==
+        "r.yaml:1: key logging_dir: given logs; here: not needed: event files are in output_dir/tensorboard");
+  CHECK(note_of("do_sample: true", eval_command) == "r.yaml: nothing to do for do_sample");
+  for (const char* value : {"true", "false"})
+    CHECK(note_of(concat("do_sample: ", value)) == "r.yaml: nothing to do for do_sample");
+  CHECK(note_of("do_sample: false", chat_command) == "r.yaml: nothing to do for do_sample");
+  CHECK(note_of("temperature: 0.3\ndo_sample: true", chat_command) == "r.yaml: nothing to do for do_sample");
+  CHECK(note_of("do_sample: yes\nsample: true", generate_command) == "r.yaml: nothing to do for do_sample");
+  CHECK(note_of("do_sample: false\npredict: true", eval_command) == "r.yaml: nothing to do for do_sample");
+  const std::string greedy = "; here: sample, or a temperature above 0";
+  CHECK(said_of("do_sample: true", chat_command) == "r.yaml:1: key do_sample: given true" + greedy);
+  CHECK(said_of("do_sample: false\ntemperature: 0.5", chat_command) == "r.yaml:1: key do_sample: given false" + greedy);
+  CHECK(said_of("do_sample: true\npredict: true", eval_command) == "r.yaml:1: key do_sample: given true" + greedy);
+  CHECK(said_of("do_sample: true\npredict_with_generate: true") == "r.yaml:1: key do_sample: given true" + greedy);
+}
+
+TEST_CASE("yaml settings: a page of LLaMA Board and a template that nobody has here are answered in one line") {
+  CHECK(said_of("train.lora_rank: 8\ntop.booster: auto\ntop.template: llama3\n") ==
+        "r.yaml:2: found top.booster, a field of LLaMA Board's page; expected the keys of a run, as "
+        "training_args.yaml has them, which LLaMA Board writes beside such a file");
+  CHECK(said_of("template: deepseekr1").ends_with("alpaca, none; auto is the model's own"));
+  CHECK(said_of("template: qwen2_vl").ends_with("alpaca, none; nearest: qwen2_5"));
+}
+
 TEST_CASE("yaml settings: values of LLaMA-Factory's that a key here has set that key, unless it says otherwise") {
   CHECK(note_of("bf16: true\nmask_history: yes\nplot_loss: true\n") ==
         "r.yaml: nothing to do for plot_loss; bf16 true is dtype bfloat16; mask_history yes is train_on_last_turn_only "

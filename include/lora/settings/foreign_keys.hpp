@@ -289,6 +289,7 @@ constexpr ForeignKey foreign_keys[] = {
     {"default_system", "not there: a record's system, or the template's own"},
     {"disable_gradient_checkpointing", "gradient_checkpointing false"},
     {"disable_shuffling", "shuffle false"},
+    {"disable_tqdm", "not needed"},
     {"do_eval", "the command eval, or eval_dataset or val_size of train"},
     {"do_predict", "predict of the command eval"},
     {"do_sample", "sample, or a temperature above 0"},

@@ -9,7 +9,8 @@
 
 namespace lora::settings {
 
-/// A value that such a key may have: of a switch "true" or "false", of a list without values "[]"; empty: any.
+/// A value that such a key may have: of a switch "true" or "false", of a list without values "[]", of any map "{}";
+/// empty: any other.
 struct ForeignValue {
   std::string_view name;
   std::string_view value = {};
@@ -57,6 +58,8 @@ constexpr ForeignValue llama_factory_values[] = {
     {"disable_shuffling", "false", "shuffle", "true"},
     {"disable_gradient_checkpointing", "true", "gradient_checkpointing", "false"},
     {"disable_gradient_checkpointing", "false", "gradient_checkpointing", "true"},
+    {"lr_scheduler_type", "constant_with_warmup", "lr_scheduler_type", "constant"},
+    {"metric_for_best_model", "loss", "metric_for_best_model", "eval_loss"},
     {"optim", "adamw_torch"},
     {"optim", "adamw_torch_fused"},
     {"optim", "adamw_hf"},
@@ -111,10 +114,13 @@ constexpr ForeignValue llama_factory_values[] = {
     {"dataloader_pin_memory"},
     {"dataloader_prefetch_factor"},
     {"ddp_find_unused_parameters"},
+    {"disable_tqdm"},
     {"enable_liger_kernel"},
+    {"eval_accumulation_steps"},
     {"export_device"},
     {"export_legacy_format", "false"},
     {"flash_attn"},
+    {"gradient_checkpointing_kwargs", "{}"},
     {"hf_hub_token"},
     {"include_num_input_tokens_seen"},
     {"infer_backend", "huggingface"},
@@ -127,11 +133,14 @@ constexpr ForeignValue llama_factory_values[] = {
     {"preprocessing_batch_size"},
     {"preprocessing_num_workers"},
     {"print_param_status"},
+    {"run_name"},  // of the services to which nothing is sent
+    {"torch_compile"},
     {"trust_remote_code"},
     {"upcast_layernorm"},
     {"use_fast_tokenizer", "true"},
     {"use_flash_attn"},
     {"use_kv_cache"},
+    {"use_liger_kernel"},
     {"use_reentrant_gc"},
     {"use_unsloth"},
     {"use_unsloth_gc"},
@@ -165,6 +174,8 @@ constexpr std::string_view sends_nothing =
     "not there: nothing is sent anywhere; jsonl is for a program that sends its lines there (docs/watching.md)";
 constexpr std::string_view no_preferences = "not there: train learns from answers, not from preferences";
 constexpr ForeignAnswer llama_factory_answers[] = {
+    {"adapter", "lora", "finetuning_type lora, the default"},
+    {"adapter", "qlora", "a .gguf file as model_name_or_path"},
     {"stage", "rm", no_preferences},
     {"stage", "ppo", no_preferences},
     {"stage", "dpo", no_preferences},

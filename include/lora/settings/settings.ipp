@@ -7,7 +7,9 @@ namespace lora::settings::detail {
 
 LORA_INLINE void refuse(const Key& key, std::string_view where, std::string_view given) {
   const std::string_view nearest = nearest_name(given, key.choices);
-  std::string hint = nearest.empty() ? "" : concat("; nearest: ", nearest);
+  std::string hint = !nearest.empty()         ? concat("; nearest: ", nearest)
+                     : key.name == "template" ? "; auto is the model's own"
+                                              : "";
   for (const ForeignValue& other : llama_factory_values)
     if (other.name == key.name && other.key == key.name && other.value == given && !other.denies)
       hint = concat("; nearest: ", other.meaning, ", as LLaMA-Factory means it");

@@ -94,6 +94,12 @@ class YamlSettings {
                         : document_.kind == io::YamlNode::Kind::scalar ? io::first_word(document_.text)
                                                                        : given_in(document_),
                         ", expected keys, each with a colon and its value");
+    for (const io::YamlKey& key : document_.keys)
+      if (key.name.starts_with("top."))
+        fail<ConfigError>(
+            place_of(key), "found ", std::string_view(shortened(key.name, 80)),
+            ", a field of LLaMA Board's page; expected the keys of a run, as training_args.yaml has them, ",
+            "which LLaMA Board writes beside such a file");
     // Keys that are those here come first: others may say the same of one, and nothing else.
     take(Kind::own);
     take(Kind::foreign);
@@ -126,7 +132,7 @@ class YamlSettings {
 
   Kind kind_of(std::string_view name) const {
     if (find_key(name) != nullptr) return Kind::own;
-    return name == "packing" || name == "do_predict" || says_when_to_evaluate(name) ? Kind::waiting : Kind::foreign;
+    return name == "packing" || name == "do_predict" || follows_from_keys(name) ? Kind::waiting : Kind::foreign;
   }
 
   void take(Kind kind) {
@@ -175,6 +181,8 @@ class YamlSettings {
     set_from_json(config_, key, settings::json_of(node, key), place_of(name),
                   word ? concat("\"", std::string_view(node.text), "\" in quotes") : given_in(node));
     if (node.kind == io::YamlNode::Kind::null) return;
+    // Others train with it; here a record has its own, or the template.
+    if (key.name == "system" && (command_ & of_training)) idle_.push_back(name.name);
     own_.push_back(key.name);
     given_.push_back(key.name);
   }
@@ -210,7 +218,9 @@ class YamlSettings {
   const ForeignValue* find_value(const io::YamlKey& name, const io::YamlNode& node, bool means_a_key) const {
     for (const ForeignValue& other : llama_factory_values)
       if (other.name == name.name && (other.commands & command_) && other.key.empty() != means_a_key &&
-          (other.value.empty() ? node.kind == io::YamlNode::Kind::scalar : is(node, other.value)))
+          (other.value.empty()   ? node.kind == io::YamlNode::Kind::scalar
+           : other.value == "{}" ? node.kind == io::YamlNode::Kind::map
+                                 : is(node, other.value)))
         return &other;
     return nullptr;
   }
@@ -226,16 +236,29 @@ class YamlSettings {
   }
 
   static bool has_values(std::string_view name) {
-    return says_when_to_evaluate(name) || std::any_of(std::begin(llama_factory_values), std::end(llama_factory_values),
-                                                      [&](const ForeignValue& other) { return other.name == name; });
+    return follows_from_keys(name) || std::any_of(std::begin(llama_factory_values), std::end(llama_factory_values),
+                                                  [&](const ForeignValue& other) { return other.name == name; });
   }
 
   static bool says_when_to_evaluate(std::string_view name) {
     return name == "eval_strategy" || name == "evaluation_strategy" || name == "do_eval";
   }
 
-  // Whether a value is that of evaluations which follow from other keys, of the command line as well.
+  static bool follows_from_keys(std::string_view name) {
+    return says_when_to_evaluate(name) || name == "data_seed" || name == "do_sample" || name == "greater_is_better" ||
+           name == "logging_dir";
+  }
+
+  // Whether a value says what follows from other keys, of the command line as well.
   bool follows_from_others(std::string_view name, std::string_view value) const {
+    if (name == "data_seed") return value == concat(config_.seed);
+    if (name == "logging_dir") return !config_.reports_to("tensorboard");
+    if (name == "greater_is_better") return value == (config_.metric_for_best_model == "eval_loss" ? "false" : "true");
+    if (name == "do_sample") {
+      const bool talks = (command_ & (generate_command | chat_command)) != 0;
+      const bool answers = talks || (command_ == eval_command ? config_.predict : config_.eval_predict);
+      return !answers ? value == "true" || value == "false" : value == (talks && config_.draws() ? "true" : "false");
+    }
     if (!says_when_to_evaluate(name)) return false;
     const bool trains = (command_ & of_training) != 0;
     const bool never = value == "no" || value == "false";

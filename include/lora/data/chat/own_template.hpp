@@ -16,7 +16,7 @@ namespace lora::data::detail {
 class OwnTemplate {
  public:
   /// Throws   FormatError for a text that is no Jinja, that is not supported, or that can't render a question and its
-  /// answer
+  /// answer, be it with a system prompt and tools
   OwnTemplate(std::string_view text, SpecialTexts special);
 
   const std::string& name() const { return name_; }
@@ -55,7 +55,8 @@ class OwnTemplate {
   std::size_t end_of(std::span<const Message> messages, const RenderOptions& options, std::size_t turn,
                      std::string_view text, std::size_t begin) const;
 
-  /// Throws   FormatError where the text has nothing of what another than the assistant says
+  /// Throws   FormatError where the text has nothing of what another than the assistant says, or of what the assistant
+  /// says beside calls, or of a call
   void expect_all_said(std::span<const Message> messages, const RenderOptions& options, std::string_view text) const;
 
   /// Throws   FormatError where the last answer would lose its reasoning
@@ -68,10 +69,11 @@ class OwnTemplate {
   SpecialTexts special_;
   jinja::Template template_;
   bool thinks_, takes_reasoning_, takes_calls_;
-  bool loses_thoughts_ = false;                                // even of the last answer
-  std::vector<Message> question_ = {{"user", "A question."}};  // with a system prompt where it needs one
-  std::string tail_{};                                         // what it writes behind the last answer
-  std::size_t end_in_tail_ = 0;                                // where its end-of-turn token ends there
+  bool loses_thoughts_ = false;      // even of the last answer
+  bool wants_tools_ = false;         // it can't write a conversation without them
+  std::vector<Message> question_{};  // with a system prompt where it needs one
+  std::string tail_{};               // what it writes behind the last answer
+  std::size_t end_in_tail_ = 0;      // where its end-of-turn token ends there
   std::string end_{};
   std::vector<std::string> openers_{};  // tokens with which turns begin
 };

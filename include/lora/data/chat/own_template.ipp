@@ -76,6 +76,19 @@ LORA_INLINE Message with_other_call(Message message, std::string_view text) {
   return message;
 }
 
+/// A tool as transformers hands one to a template.
+LORA_INLINE io::Json any_tool() {
+  const io::Json field = io::json_object({{"type", "string"}, {"description", "A field."}});
+  return io::json_object(
+      {{"type", "function"},
+       {"function",
+        io::json_object({{"name", "a_tool"},
+                         {"description", "A tool."},
+                         {"parameters", io::json_object({{"type", "object"},
+                                                         {"properties", io::json_object({{"field", field}})},
+                                                         {"required", io::Json::array({"field"})}})}})}});
+}
+
 LORA_INLINE std::string own_name(std::string_view text) {
   char name[24];
   std::snprintf(name, sizeof name, "own_%016llx", static_cast<unsigned long long>(text_hash(text)));
@@ -94,18 +107,31 @@ LORA_INLINE OwnTemplate::OwnTemplate(std::string_view text, SpecialTexts special
     if (template_.names(other))
       fail<FormatError>("the model's chat template writes ", other, ", which is not supported");
   const std::string answer = stand_in(text);
+  RenderOptions options;
   const auto with_answer = [&](const std::string& before = "") {
     std::vector<Message> turns = question_;
     turns.push_back({"assistant", before + answer});
-    return write(turns, {});
+    return write(turns, options);
   };
-  std::string written;
-  try {
-    written = with_answer();
-  } catch (const FormatError&) {
-    question_.insert(question_.begin(), Message{"system", "A system prompt."});
-    written = with_answer();
-  }
+  // Some render no question without a system prompt, some none without tools.
+  const io::Json tool = any_tool();
+  const std::string written = [&] {
+    for (const bool tools : {false, true}) {
+      if (tools) options.tools = {&tool, 1};
+      for (const bool system : {false, true}) {
+        question_ = {{"user", "A question."}};
+        if (system) question_.insert(question_.begin(), Message{"system", "A system prompt."});
+        try {
+          std::string text_with_answer = with_answer();
+          wants_tools_ = tools;
+          return text_with_answer;
+        } catch (const FormatError&) {
+          if (system && (tools || !takes_tools())) throw;
+        }
+      }
+    }
+    return std::string();
+  }();
   const std::size_t at = written.rfind(answer);
   if (at == written.npos) fail<FormatError>("the model's chat template leaves out what the assistant says");
   tail_ = written.substr(at + answer.size());
@@ -138,6 +164,9 @@ LORA_INLINE std::string OwnTemplate::write(std::span<const Message> messages, co
 }
 
 LORA_INLINE std::string OwnTemplate::write(std::span<const Message> messages, const RenderOptions& options) const {
+  if (wants_tools_ && options.tools.empty())
+    fail<FormatError>("the model's chat template can't write a conversation without tools; expected some, or ",
+                      "a choice by the key template");
   io::Json turns = io::Json::array();
   for (const Message& message : messages) turns.push_back(turn_of(message));
   io::Json tools;  // none, as in transformers, if there are none
@@ -246,15 +275,31 @@ LORA_INLINE void OwnTemplate::expect_all_said(std::span<const Message> messages,
                                               std::string_view text) const {
   for (std::size_t turn = 0; turn < messages.size(); ++turn) {
     const Message& message = messages[turn];
+    const bool calls = !message.tool_calls.empty();
     const std::string_view said = strip(message.content);
-    if (message.role == "assistant" || said.empty()) continue;
     // Short words may stand there for another reason.
     constexpr std::size_t short_words = 24;
-    if (said.size() > short_words && text.find(said) != text.npos) continue;
-    // Where it refuses the other, it looks at what is said.
-    if (write_with(messages, options, turn, with_other_content(message, text)) == text)
-      fail<FormatError>("the template leaves out turn ", turn + 1, ", which has the role ", message.role,
-                        "; expected records without such turns, or a template that writes them");
+    const bool stands_there = said.empty() || (said.size() > short_words && text.find(said) != text.npos);
+    if (message.role != "assistant") {
+      // Where it refuses the other, it looks at what is said.
+      if (!stands_there && write_with(messages, options, turn, with_other_content(message, text)) == text)
+        fail<FormatError>("the template leaves out turn ", turn + 1, ", which has the role ", message.role,
+                          "; expected records without such turns, or a template that writes them");
+      continue;
+    }
+    if (!calls) continue;
+    Message other = message;
+    other.content = stand_in(text);
+    if (!stands_there && write_with(messages, options, turn, other) == text)
+      fail<FormatError>("the template leaves out what turn ", turn + 1,
+                        " says beside its calls; expected calls without a content, or a template that writes both");
+    for (std::size_t call = 0; call < message.tool_calls.size(); ++call) {
+      other = message;
+      other.tool_calls[call] = {stand_in(text), io::Json::object()};
+      if (write_with(messages, options, turn, other) == text)
+        fail<FormatError>("the template leaves out call ", call + 1, " of turn ", turn + 1,
+                          "; expected turns of as many calls as it writes, or another template");
+    }
   }
 }
 
