@@ -248,7 +248,7 @@ TEST_CASE("own_template: what an assistant says beside calls, and each of its ca
   talk[1].tool_calls = {look};
   CHECK(marked(first.render(talk)).ends_with("look<|im_end|>⟧\n"));
   talk[1].content = "A moment, please: it takes a while to look.";
-  for (const std::string content : {std::string("Wait."), talk[1].content}) {
+  for (const std::string& content : {std::string("Wait."), talk[1].content}) {
     talk[1].content = content;
     CHECK(test::message_of<Error>([&] { first.render(talk); }) ==
           "the template leaves out what turn 2 says beside its calls; expected calls without a content, or a template "
