@@ -98,18 +98,30 @@ TEST_CASE("row_product: every stored type, any number of rows, on 1 to 3 threads
   }
 }
 
-TEST_CASE("row_product: a row's bits do not depend on the rows beside it") {
+TEST_CASE("row_product: bits depend neither on the rows of x beside one, nor on the rows of a weight") {
   Cpu dev(2);
+  constexpr Index most = 37, most_out = 40;
   for (const DType dtype : stored_types) {
     CAPTURE(name_of(dtype));
-    constexpr Index cols = 512, out = 33, rows = 15;
-    const Stored stored = random_matrix(dtype, out * cols);
-    const StoredView<Cpu> w(stored.bytes.data(), dtype, out, cols);
-    const auto x = random_values<float>(rows * cols, 8, -2, 2);
-    const auto all = product(dev, x, rows, w);
-    for (Index r = 0; r < rows; ++r) {
-      const auto alone = product(dev, std::vector<float>(x.begin() + r * cols, x.begin() + (r + 1) * cols), 1, w);
-      CHECK(std::equal(alone.begin(), alone.end(), all.begin() + r * out));
+    const Index unit = block_elements(dtype);
+    for (const Index cols : {unit, unit == 1 ? 37 : 3 * unit, unit == 1 ? 512 : unit == 32 ? 1120 : 2 * unit}) {
+      CAPTURE(cols);
+      const Stored stored = random_matrix(dtype, most_out * cols);
+      const auto x = random_values<float>(most * cols, 8, -2, 2);
+      std::vector<std::vector<float>> alone;
+      for (Index r = 0; r < most; ++r)
+        alone.push_back(product(dev, std::vector<float>(x.begin() + r * cols, x.begin() + (r + 1) * cols), 1,
+                                {stored.bytes.data(), dtype, most_out, cols}));
+      Index wrong = 0;
+      for (Index out = 1; out <= most_out; ++out)
+        for (const Index rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 37}) {
+          if (rows == most && out % 13 != 0) continue;
+          const auto all = product(dev, x, rows, {stored.bytes.data(), dtype, out, cols});
+          for (Index r = 0; r < rows; ++r)
+            wrong += !std::equal(all.begin() + r * out, all.begin() + (r + 1) * out,
+                                 alone[static_cast<std::size_t>(r)].begin());
+        }
+      CHECK(wrong == 0);
     }
   }
 }
@@ -144,25 +156,26 @@ TEST_CASE("row_product: several weights of one x, however each is stored, give w
 
 TEST_CASE("row_product: it adds where it is told to, and rounds x of bfloat16 and float16 no further") {
   Cpu dev(2);
-  for (const DType dtype : {DType::bf16, DType::q4_k}) {
-    constexpr Index cols = 256, out = 5, rows = 2;
-    const Stored stored = random_matrix(dtype, out * cols);
-    const StoredView<Cpu> w(stored.bytes.data(), dtype, out, cols);
-    const auto check = [&]<class T>(T) {
-      const auto x = random_values<T>(rows * cols, 9, -2, 2);
-      std::vector<float> wide;
-      for (const T& value : x) wide.push_back(static_cast<float>(value));
-      const auto y = product(dev, x, rows, w);
-      CHECK(y == product(dev, wide, rows, w));
-      const std::vector<float> before(y.size(), 0.5f);
-      auto sum = y;
-      for (float& value : sum) value = 0.5f + value;
-      CHECK(product(dev, x, rows, w, before) == sum);
-    };
-    check(bf16());
-    check(f16());
-    check(0.0f);
-  }
+  for (const DType dtype : {DType::bf16, DType::q8_0, DType::q4_k})
+    for (const Index rows : {2, 6}) {
+      constexpr Index cols = 256, out = 5;
+      const Stored stored = random_matrix(dtype, out * cols);
+      const StoredView<Cpu> w(stored.bytes.data(), dtype, out, cols);
+      const auto check = [&]<class T>(T) {
+        const auto x = random_values<T>(rows * cols, 9, -2, 2);
+        std::vector<float> wide;
+        for (const T& value : x) wide.push_back(static_cast<float>(value));
+        const auto y = product(dev, x, rows, w);
+        CHECK(y == product(dev, wide, rows, w));
+        const std::vector<float> before(y.size(), 0.5f);
+        auto sum = y;
+        for (float& value : sum) value = 0.5f + value;
+        CHECK(product(dev, x, rows, w, before) == sum);
+      };
+      check(bf16());
+      check(f16());
+      check(0.0f);
+    }
 }
 
 TEST_CASE("row_update: scaled products of rows are added to them, however a factor is stored, with the same bits") {

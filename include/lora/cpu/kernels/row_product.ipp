@@ -11,8 +11,9 @@
 #include "lora/core/scalar.hpp"
 #include "lora/cpu/kernels/row_product.hpp"
 #include "lora/cpu/vectors/lanes.hpp"
-#include "lora/cpu/vectors/nibbles.hpp"
 #include "lora/cpu/vectors/quanta.hpp"
+#include "lora/cpu/vectors/row_lanes.hpp"
+#include "lora/cpu/vectors/small_blocks.hpp"
 #include "lora/cpu/vectors/stored_row.hpp"
 
 #pragma GCC diagnostic push
@@ -56,7 +57,6 @@ struct FloatBlock<bf16> {
   static constexpr bool in_pairs = true;
   static void load(const std::byte* from, Floats16& first, Floats16& second) {
 #if defined(__AVX512BW__)
-    using Bits16 = std::uint32_t __attribute__((vector_size(64)));
     Bits16 pairs;
     std::memcpy(&pairs, from, sizeof pairs);
     first = reinterpret_cast<Floats16>(pairs << 16);
@@ -70,6 +70,13 @@ struct FloatBlock<bf16> {
 #endif
   }
 };
+
+/// Whether rows of x are multiplied with a weight whose rows are put into lanes. That takes as long as three rows of x
+/// do then, and one row alone as long as it does otherwise.
+inline bool in_lanes(DType stored, Index rows) {
+  return rows >= 2 && block_elements(stored) == 32 &&
+         (stored == DType::q8_0 ? Eights::has_lanes : Nibbles<false, false>::has_lanes);
+}
 
 /// Rows of x as weights of the terms are multiplied with them: each form is made once, if one of the weights takes it.
 class RowForms {
@@ -91,6 +98,7 @@ class RowForms {
           if (block_elements(term.w.dtype()) == 1)
             fail<FormatError>("[cpu] a weight stored as ", name_of(term.w.dtype()), " can't be read as numbers");
           if (quanta_.empty()) round(dev, x);
+          if (in_lanes(term.w.dtype(), x.rows()) && operands_.empty()) lay_for_lanes(dev);
       }
     }
   }
@@ -102,6 +110,8 @@ class RowForms {
   RoundedRow rounded(Index r) const {
     return {quanta_.row(r), fours_.row(r), halves_.row(r), scales_.row(r), sums_.row(r)};
   }
+  /// Of all rows of x: row r's block b is element (b, r).
+  const View<Device, LaneOperand>& operands() const { return operands_; }
 
  private:
   // Blocks of 32 that a thread is woken for.
@@ -132,6 +142,12 @@ class RowForms {
     });
   }
 
+  void lay_for_lanes(Device& dev) {
+    operands_ = scratch<LaneOperand>(dev, quanta_.cols(), quanta_.rows());
+    for_blocks(dev, quanta_.rows(), quanta_.cols(),
+               [&](Index r, Index b) { operands_.row(b)[r] = LaneOperand(rounded(r), b); });
+  }
+
   template <class Body>
   static void for_blocks(Device& dev, Index rows, Index blocks, const Body& body) {
     dev.parallel_for(rows * blocks, grain, [&](Index begin, Index end) {
@@ -144,14 +160,12 @@ class RowForms {
   View<Device, Sums8> fours_;
   View<Device, Sums4> halves_;
   View<Device, float> scales_, sums_;
+  View<Device, LaneOperand> operands_;
 };
 
 /// Rows of a weight that are multiplied together, so that what is read serves several sums and no sum waits for the one
-/// before it: `group` of them by one row of x, else half of them at a time.
+/// before it: `group` of them by one row of x, else half of them at a time, or as many as there are lanes.
 inline constexpr int group = 4;
-
-/// A term's groups of rows of its weight.
-inline Index groups_of(const RowTerm& term) { return (term.w.rows() + group - 1) / group; }
 
 /// Rows of a weight on the way through their columns, of which so many bytes are read at a time.
 ///
@@ -175,8 +189,8 @@ struct WeightRows {
   }
 };
 
-/// Calls tile(first, r, sums) with `together` and `rows` as its arguments for rows of w from `first` on, within the
-/// groups [begin, end), and rows of x from r on, up to `most` of these at a time, and stores sums[w][x] in y.
+/// Calls tile(first, r, sums) with `together` and `rows` as its arguments for rows of w from `first` on, within
+/// [begin, end), and rows of x from r on, up to `most` of these at a time, and stores sums[w][x] in y.
 template <int most, class Tile>
 void for_row_tiles(const RowTerm& term, bool accumulate, Index begin, Index end, const Tile& tile) {
   const View<Device, float>& y = term.y;
@@ -187,7 +201,7 @@ void for_row_tiles(const RowTerm& term, bool accumulate, Index begin, Index end,
     for (int x = 0; x < rows; ++x)
       for (int k = 0; k < count; ++k) y.row(r + x)[i + k] = (accumulate ? y.row(r + x)[i + k] : 0) + sums[k][x];
   };
-  for (Index i = begin * group; i < std::min(end * group, y.cols()); i += group) {
+  for (Index i = begin; i < end; i += group) {
     Index r = 0;
     const auto halves = [&]<int rows>() {
       part.template operator()<group / 2, rows>(i, r);
@@ -202,7 +216,7 @@ void for_row_tiles(const RowTerm& term, bool accumulate, Index begin, Index end,
   }
 }
 
-/// Groups of a weight stored as floating point numbers: products in float.
+/// Rows of a weight stored as floating point numbers: products in float.
 template <class Stored>
 void float_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
   using Block = FloatBlock<Stored>;
@@ -244,9 +258,9 @@ void float_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index b
                    });
 }
 
-/// Groups of a weight in blocks of integers: products of integers, of x rounded to 8 bits.
+/// Rows of a weight in blocks of 256 integers: products of integers, of x rounded to 8 bits.
 template <class Format>
-void quanta_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+void large_block_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
   const Index blocks = term.w.cols() / Format::columns;
   // Flattened, since at a call what is added up would leave the registers.
   const auto tile = [&]<int together, int rows>(Index first, Index r, float(*sums)[std::size_t{rows}])
@@ -268,13 +282,61 @@ void quanta_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index 
   for_row_tiles<wide_sums>(term, accumulate, begin, end, tile);
 }
 
-/// Groups of a weight in blocks of four or five bits.
+#if defined(__AVX512BW__)
+/// Rows of a weight in blocks of 32 integers, in lanes: the same sums as small_block_rows.
 template <class Format>
-void nibble_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+void rows_in_lanes(const View<Device, LaneOperand>& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+  // Blocks stay in the first cache until all rows of x are multiplied with them; what comes next is asked for
+  // meanwhile.
+  constexpr Index most_blocks = 16, most_rows = 32;
+  const Index blocks = x.rows(), parts = (blocks + most_blocks - 1) / most_blocks;
+  LaneBlock laid[std::size_t{most_blocks}];
+  for (Index i = begin; i < end; i += lane_rows) {
+    const auto stored = static_cast<__mmask16>((1u << std::min<Index>(lane_rows, end - i)) - 1);
+    for (Index first = 0; first < x.cols(); first += most_rows) {
+      const Index rows = std::min(most_rows, x.cols() - first);
+      LaneSums sums[std::size_t{most_rows}];
+      std::fill_n(sums, rows, LaneSums{});
+      WeightRows<lane_rows, Format::bytes> weights(term.w, i);
+      for (Index part = 0; part < parts; ++part) {
+        const Index from = part * blocks / parts, count = (part + 1) * blocks / parts - from;
+        for (Index b = 0; b < count; ++b) {
+          weights.ask();
+          Format::load_lanes(weights, laid[b]);
+          weights.place += Format::bytes;
+        }
+        const auto add = [&]<int together>(Index r) {
+          add_lanes<Format, together>(laid, x.row(from) + first + r, x.cols(), count, sums + r);
+        };
+        Index r = 0;
+        for (; r + 8 <= rows; r += 8) add.template operator()<8>(r);
+        if (r + 4 <= rows) add.template operator()<4>(std::exchange(r, r + 4));
+        if (r + 2 <= rows) add.template operator()<2>(std::exchange(r, r + 2));
+        if (r < rows) add.template operator()<1>(r);
+      }
+      for (Index r = 0; r < rows; ++r) {
+        float* const to = term.y.row(first + r) + i;
+        const auto& [totals, minima] = sums[r];
+        const Floats16 before = _mm512_maskz_loadu_ps(accumulate ? stored : __mmask16{0}, to);
+        _mm512_mask_storeu_ps(to, stored, before + ((totals[0] + totals[1]) + minima));
+      }
+    }
+  }
+}
+#endif
+
+/// Rows of a weight in blocks of 32 integers.
+template <class Format>
+void small_block_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
+#if defined(__AVX512BW__)
+  if constexpr (Format::has_lanes)
+    if (in_lanes(term.w.dtype(), term.y.rows()))
+      return rows_in_lanes<Format>(x.operands(), term, accumulate, begin, end);
+#endif
   const Index blocks = term.w.cols() / Format::columns;
   const auto tile = [&]<int together, int rows>(Index first, Index r, float(*sums)[std::size_t{rows}])
       __attribute__((flatten)) {
-    NibbleSums<Format, together, rows> totals;
+    BlockSums<Format, together, rows> totals;
     RoundedRow read[std::size_t{rows}];
     for (int s = 0; s < rows; ++s) read[s] = x.rounded(r + s);
     WeightRows<together, Format::bytes> weights(term.w, first);
@@ -291,21 +353,21 @@ void nibble_rows(const RowForms& x, const RowTerm& term, bool accumulate, Index 
 inline void rows_of_term(const RowForms& x, const RowTerm& term, bool accumulate, Index begin, Index end) {
   switch (term.w.dtype()) {
     case DType::q8_0:
-      return quanta_rows<Eights>(x, term, accumulate, begin, end);
+      return small_block_rows<Eights>(x, term, accumulate, begin, end);
     case DType::q4_0:
-      return nibble_rows<Nibbles<false, false>>(x, term, accumulate, begin, end);
+      return small_block_rows<Nibbles<false, false>>(x, term, accumulate, begin, end);
     case DType::q4_1:
-      return nibble_rows<Nibbles<false, true>>(x, term, accumulate, begin, end);
+      return small_block_rows<Nibbles<false, true>>(x, term, accumulate, begin, end);
     case DType::q5_0:
-      return nibble_rows<Nibbles<true, false>>(x, term, accumulate, begin, end);
+      return small_block_rows<Nibbles<true, false>>(x, term, accumulate, begin, end);
     case DType::q5_1:
-      return nibble_rows<Nibbles<true, true>>(x, term, accumulate, begin, end);
+      return small_block_rows<Nibbles<true, true>>(x, term, accumulate, begin, end);
     case DType::q4_k:
-      return quanta_rows<Eighths<false>>(x, term, accumulate, begin, end);
+      return large_block_rows<Eighths<false>>(x, term, accumulate, begin, end);
     case DType::q5_k:
-      return quanta_rows<Eighths<true>>(x, term, accumulate, begin, end);
+      return large_block_rows<Eighths<true>>(x, term, accumulate, begin, end);
     case DType::q6_k:
-      return quanta_rows<Sixes>(x, term, accumulate, begin, end);
+      return large_block_rows<Sixes>(x, term, accumulate, begin, end);
     case DType::f32:
       return float_rows<float>(x, term, accumulate, begin, end);
     case DType::bf16:
@@ -336,8 +398,11 @@ void for_parts(Device& dev, Terms terms, Index grain, const Count& count_of, con
 LORA_INLINE void row_products(Device& dev, View<Device, const float> x, RowTerms terms, bool accumulate) {
   const Arena::Scope scope(dev.arena());
   const RowForms forms(dev, x, terms);
-  for_parts(dev, terms, 16384 / (x.size() * group + 1) + 1, groups_of,
-            [&](const RowTerm& term, Index begin, Index end) { rows_of_term(forms, term, accumulate, begin, end); });
+  const Index part = forms.operands().empty() ? group : lane_rows;
+  const auto parts_of = [=](const RowTerm& term) { return (term.w.rows() + part - 1) / part; };
+  for_parts(dev, terms, 16384 / (x.size() * part + 1) + 1, parts_of, [&](const RowTerm& term, Index begin, Index end) {
+    rows_of_term(forms, term, accumulate, begin * part, std::min(end * part, term.w.rows()));
+  });
 }
 
 /// Columns that an update adds to while its sums stay in registers.

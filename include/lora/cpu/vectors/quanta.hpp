@@ -126,14 +126,6 @@ inline void round_block(const float* x, Bytes32& q, Sums8& negated_fours, Sums4&
   return widened(load<f16>(from));
 #endif
 }
-/// The same in all lanes.
-[[gnu::always_inline]] inline void load_scale(const std::byte* from, Floats8& scale) {
-#if defined(__F16C__)
-  scale = _mm256_cvtph_ps(_mm_set1_epi16(load<std::int16_t>(from)));
-#else
-  scale = Floats8{} + load_scale(from);
-#endif
-}
 /// Eight small integers, without a sign or with one.
 template <class Small>
 [[gnu::always_inline]] inline void widen_eight(const void* from, Floats8& to) {
@@ -156,36 +148,6 @@ template <int center>
   if constexpr (center != 0) sums = x.negated_fours[b] * center;
   add_fours(w, x.q[b], sums);
 }
-
-/// Q8_0
-struct Eights {
-  static constexpr int columns = 32, bytes = 34;
-  using Sums = Floats8;
-  Bytes32 q;
-  Floats8 scale;
-
-  [[gnu::always_inline]] explicit Eights(const std::byte* block) {
-    load_bytes(block + 2, q);
-    load_scale(block, scale);
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    q ^= 128;  // that is q + 128, without a sign
-#endif
-  }
-  [[gnu::always_inline]] void add(const RoundedRow& x, Index b, Floats8& sum) const {
-    Sums8 products;
-#if defined(__AVX512VNNI__) && defined(__AVX512VL__)
-    centered_fours<128>(q, x, b, products);
-#else
-    products = Sums8{};
-#  if defined(__AVX2__)  // the instructions take their first operand without a sign
-    add_fours((Bytes32)_mm256_abs_epi8((__m256i)q), (Bytes32)_mm256_sign_epi8((__m256i)x.q[b], (__m256i)q), products);
-#  else
-    add_fours(q, x.q[b], products);
-#  endif
-#endif
-    add_product(__builtin_convertvector(products, Floats8), scale * x.scales[b], sum);
-  }
-};
 
 /// Two parts of 32 numbers each of a block of 256, and scaled sums of their products: in one vector where these have 64
 /// bytes. Scales of parts are lanes of another vector, in `scales` of which each is for `each` sums of four products.
