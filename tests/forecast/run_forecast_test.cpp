@@ -271,10 +271,10 @@ TEST_CASE("run forecast: layers that are streamed keep what fits on the device, 
       layer += 4 * static_cast<double>(info.shape.count());
   s.config.offload = "params";
   const auto streaming = forecast::detail::streaming_of<D, float>(blueprint, s.config, 1, 0);
-  CHECK(static_cast<double>(streaming.layers) == 2 * layer);
-  CHECK(static_cast<double>(streaming.host) == 2 * layer);
-  CHECK(static_cast<double>(streaming.device) == 2 * layer);
-  CHECK(static_cast<double>(forecast::detail::streaming_of<D, float>(blueprint, s.config, 1, 9 * layer).device) ==
+  CHECK(static_cast<double>(streaming->layers) == 2 * layer);
+  CHECK(static_cast<double>(streaming->host) == 2 * layer);
+  CHECK(static_cast<double>(streaming->device) == 2 * layer);
+  CHECK(static_cast<double>(forecast::detail::streaming_of<D, float>(blueprint, s.config, 1, 9 * layer)->device) ==
         2 * layer);
 }
 
@@ -526,27 +526,27 @@ TEST_CASE("run forecast: streamed layers have room for as many as fit, and the d
   const model::Blueprint blueprint = blueprint_of(config, model.source, {});
   config.offload = "params";
   const auto whole = forecast::detail::streaming_of<D, float>(blueprint, config, 1, 0);
-  const double layer = static_cast<double>(whole.layers) / 5;
+  const double layer = static_cast<double>(whole->layers) / 5;
   for (const auto& one : {std::pair(0.0, 2), std::pair(2.9, 2), std::pair(3.0, 3), std::pair(4.99, 4),
                           std::pair(5.0, 5), std::pair(50.0, 5)}) {
     const auto streaming = forecast::detail::streaming_of<D, float>(blueprint, config, 1, one.first * layer);
-    CHECK(static_cast<double>(streaming.device) == one.second * layer);
-    CHECK(streaming.layers == whole.layers);
-    CHECK(streaming.host == whole.layers);
+    CHECK(static_cast<double>(streaming->device) == one.second * layer);
+    CHECK(streaming->layers == whole->layers);
+    CHECK(streaming->host == whole->layers);
   }
   // Shared out by ranks: two whole layers, and of each a part, which lies there or on the host.
   config.zero_stage = 3;
-  const std::size_t each = whole.layers / 5, own = 5 * model::shard_size(each, 2, 3);
-  CHECK(own >= whole.layers / 3);
-  CHECK(own < whole.layers / 3 + 5 * 512);
+  const std::size_t each = whole->layers / 5, own = 5 * model::shard_size(each, 2, 3);
+  CHECK(own >= whole->layers / 3);
+  CHECK(own < whole->layers / 3 + 5 * 512);
   const auto on_host = forecast::detail::streaming_of<D, float>(blueprint, config, 3, 1e12);
-  CHECK(on_host.from == model::WeightPlaces::From::ranks);
-  CHECK(on_host.device == 2 * each);
-  CHECK(on_host.host == own);
+  CHECK(on_host->from == model::WeightPlaces::From::ranks);
+  CHECK(on_host->device == 2 * each);
+  CHECK(on_host->host == own);
   config.offload = "none";
   const auto on_device = forecast::detail::streaming_of<D, float>(blueprint, config, 3, 1e12);
-  CHECK(on_device.device == 2 * each + own);
-  CHECK(on_device.host == 0);
+  CHECK(on_device->device == 2 * each + own);
+  CHECK(on_device->host == 0);
 }
 
 TEST_CASE("run forecast: numbers that are measured with repeat, lie in their range, and are a key's own") {

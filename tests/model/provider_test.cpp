@@ -257,6 +257,32 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("providers: of matrices that are to train a device keeps nothing, and has them when they are used") {
+  using Device = proof::Device;
+  const model::RandomWeights weights(small_config(), 3);
+  const auto trains = [](const model::TensorInfo& info) {
+    return info.projection == "k_proj" || info.kind == model::TensorInfo::Kind::embedding;
+  };
+  std::size_t trained = 0;
+  for (const model::TensorInfo& info : model::tensors_of(weights.config()))
+    if (trains(info) && info.shape.rank() > 1) trained += static_cast<std::size_t>(info.shape.count()) * sizeof(float);
+  for (const bool joins : {false, true}) {
+    CAPTURE(joins);
+    Tiling tiling = D(1).tiling();
+    tiling.joins_projections = joins;
+    Device dev(1, {.late_sources = true, .tiling = tiling}), beside(1, {.late_sources = true, .tiling = tiling});
+    model::Decoder<Device, float> decoder(dev, weights, {.trained = trains}), other(beside, weights);
+    const auto less = [&] { return beside.allocated().now() - dev.allocated().now(); };
+    CHECK(less() == trained);
+    CHECK(loss_of(dev, decoder) == loss_of(beside, other));
+    decoder.train_own(dev, trains);
+    other.train_own(beside, trains);
+    CHECK(less() == trained);
+    CHECK(train(dev, decoder) == train(beside, other));
+    CHECK(less() == trained);
+  }
+}
+
 TEST_CASE("providers: a device that copies does not keep a whole model alive on the host meanwhile") {
   // Tensors of a provider that count those which are alive, and their bytes.
   struct Counted : model::RandomWeights {

@@ -53,13 +53,13 @@ struct RunForecast {
 
 namespace detail {
 
-/// Bytes of the projections of each layer, as the device gets them.
+/// Bytes of the projections of each layer that don't train, as the device gets them.
 template <AnyDevice D, class T>
 std::vector<std::size_t> layer_bytes(const model::Blueprint& blueprint) {
   constexpr std::size_t block = Arena::alignment;
   std::vector<std::size_t> layers(static_cast<std::size_t>(blueprint.config.num_hidden_layers));
   for (const model::TensorInfo& info : model::tensors_of(blueprint.config))
-    if (info.kind == model::TensorInfo::Kind::projection)
+    if (info.kind == model::TensorInfo::Kind::projection && !blueprint.may_train(info))
       layers[static_cast<std::size_t>(info.layer)] +=
           (static_cast<std::size_t>(
                bytes_of(model::dtype_on_device<D, T>(info, blueprint.stored(info)), info.shape.count())) +
@@ -84,17 +84,7 @@ train::TrafficBasis traffic_basis(const model::Blueprint& blueprint, const setti
                             .sum = sizeof(typename D::Sum),
                             .depth = blueprint.config.num_hidden_layers,
                             .slots = model::WeightPlaces{}.slots};
-  if (!D::reads_host_memory && config.zero_stage > 2) {
-    basis.layers = detail::layer_bytes<D, T>(blueprint);
-    if (config.shares_values()) {  // those that train are gathered as values
-      std::vector<bool> frozen(basis.layers.size());
-      for (const model::TensorInfo& info : model::tensors_of(blueprint.config))
-        if (info.kind == model::TensorInfo::Kind::projection && !blueprint.may_train(info))
-          frozen[static_cast<std::size_t>(info.layer)] = true;
-      for (std::size_t i = 0; i < frozen.size(); ++i)
-        if (!frozen[i]) basis.layers[i] = 0;
-    }
-  }
+  if (!D::reads_host_memory && config.zero_stage > 2) basis.layers = detail::layer_bytes<D, T>(blueprint);
   const auto shape = model::shape_of<D, T>(blueprint, trains, 0);
   basis.first_trained = shape.embedding_trains ? 0 : shape.stack.first_trained();
   return basis;
@@ -109,12 +99,14 @@ train::StepBatches full_batches(const settings::Config& config, std::span<const 
 
 namespace detail {
 
-/// Streamed layers, of which as many stay on the device as `room` bytes hold; or shared out, which none does.
+/// Streamed layers, of which as many stay on the device as `room` bytes hold; or shared out, which none does; nothing
+/// where all of them train.
 template <AnyDevice D, class T>
-model::LayerStreaming streaming_of(const model::Blueprint& blueprint, const settings::Config& config, int ranks,
-                                   double room) {
+std::optional<model::LayerStreaming> streaming_of(const model::Blueprint& blueprint, const settings::Config& config,
+                                                  int ranks, double room) {
   const std::vector<std::size_t> layers = layer_bytes<D, T>(blueprint);
   const auto largest = static_cast<double>(*std::max_element(layers.begin(), layers.end()));
+  if (largest == 0) return std::nullopt;
   const auto least = static_cast<double>(model::WeightPlaces{}.slots);
   const bool shared = config.zero_stage > 2;
   const double slots =
@@ -181,9 +173,11 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     if constexpr (!D::reads_host_memory) {
       if (config.offloads_params() || config.zero_stage > 2) {
         streaming = detail::streaming_of<D, T>(blueprint, config, ranks, 0);
-        const double room = target.device_bytes - memory_of().peak() * 1.1 - 0x1p30;  // as keep_layers leaves
-        streaming = detail::streaming_of<D, T>(blueprint, config, ranks,
-                                               static_cast<double>(streaming->device) + std::max(room, 0.0));
+        if (streaming) {
+          const double room = target.device_bytes - memory_of().peak() * 1.1 - 0x1p30;  // as keep_layers leaves
+          streaming = detail::streaming_of<D, T>(blueprint, config, ranks,
+                                                 static_cast<double>(streaming->device) + std::max(room, 0.0));
+        }
       }
     }
     result.memory = memory_of();

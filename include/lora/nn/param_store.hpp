@@ -201,8 +201,8 @@ class ParamStore {
   template <class F>
   void fill(D& dev, const Param<D, T>& param, F&& f) {
     const Storage& s = *param.storage_;
-    if (!shares_values()) return f(dev, s.value);
     const Arena::Scope scope(dev.arena());
+    if (!shares_values()) return f(dev, s.value);
     const View<D, Accum<T>> all = scratch<Accum<T>>(dev, s.rows, s.cols);
     f(dev, all);
     keep(dev, s, View<D, const Accum<T>>(all.data(), all.size()), groups_[static_cast<std::size_t>(s.group)]);

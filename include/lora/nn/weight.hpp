@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -22,6 +23,8 @@ class Weight {
   Weight() = default;
   /// In place: `owner` keeps the memory (a mapped file, a device copy) alive.
   Weight(StoredView<D> stored, std::shared_ptr<const void> owner) : stored_(stored), owner_(std::move(owner)) {}
+  /// On the device while it is used alone: `bring` has it come to scratch of the enclosing scope each time.
+  Weight(std::function<StoredView<D>(D&)> bring, StoredView<D> shape) : stored_(shape), bring_(std::move(bring)) {}
   /// `offset` bytes behind an address that changes; `shape` has no memory.
   Weight(StoredView<D> shape, std::shared_ptr<const WeightPlace> place, std::size_t offset)
       : stored_(shape), place_(std::move(place)), offset_(offset) {}
@@ -37,7 +40,8 @@ class Weight {
     std::shared_ptr<const void> owner_;
   };
   /// Throws   DeviceError for one that is not on the device now
-  Use use(D&) const {
+  Use use(D& dev) const {
+    if (bring_) return Use(bring_(dev), nullptr);
     if (place_ == nullptr) return Use(stored_, owner_);
     if (place_->begin == nullptr)
       fail<DeviceError>("[weight] a matrix ", to_string(stored_.shape()),
@@ -45,15 +49,16 @@ class Weight {
     return Use(StoredView<D>(place_->begin + offset_, stored_.dtype(), stored_.rows(), stored_.cols()), owner_);
   }
 
-  bool empty() const { return stored_.empty() && place_ == nullptr; }
+  bool empty() const { return stored_.empty() && place_ == nullptr && !bring_; }
   DType dtype() const { return stored_.dtype(); }
   Index rows() const { return stored_.rows(); }
   Index cols() const { return stored_.cols(); }
   std::size_t bytes() const { return stored_.bytes(); }
 
  private:
-  StoredView<D> stored_;  // without memory where the place moves
+  StoredView<D> stored_;  // without memory where the place moves, or it is brought
   std::shared_ptr<const void> owner_;
+  std::function<StoredView<D>(D&)> bring_;
   std::shared_ptr<const WeightPlace> place_;
   std::size_t offset_ = 0;
 };

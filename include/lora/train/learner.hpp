@@ -28,7 +28,10 @@ class Learner {
   Learner(D& dev, comm::Communicator<D>& comm, const Prepared& run)
       : dev_(dev),
         run_(run),
-        decoder_(dev, run.source, weight_places<D>(run.config, comm.size()), &comm),
+        decoder_(dev, run.source,
+                 weight_places<D>(run.config, comm.size(),
+                                  [&run](const model::TensorInfo& info) { return run.blueprint.may_train(info); }),
+                 &comm),
         stepper_(dev, attached(comm), adamw_of(run.config), run.config.max_grad_norm,
                  static_cast<std::uint64_t>(run.config.seed), comm,
                  StepSharing{.units = run.config.step_units, .zero_stage = run.config.zero_stage},

@@ -50,11 +50,13 @@ struct MemoryBasis {
 };
 
 /// Bytes of a model's weights that lie in the memory of the run's device, or that it maps: of streamed layers the
-/// device's room for them, and blocks decoded where the host does that.
+/// device's room for them, and blocks decoded where the host does that. A device's own memory does not have matrices
+/// that may train.
 template <AnyDevice D, class T>
 double weight_bytes(const model::Blueprint& model, const std::optional<model::LayerStreaming>& streaming = {}) {
   double bytes = streaming ? static_cast<double>(streaming->device) : 0;
   for (const model::TensorInfo& info : model::tensors_of(model.config)) {
+    if (!D::reads_host_memory && info.shape.rank() > 1 && model.may_train(info)) continue;
     if (streaming && info.kind == model::TensorInfo::Kind::projection) continue;
     const DType stored = model.stored(info), there = model::dtype_on_device<D, T>(info, stored);
     const bool widened = !D::reads_host_memory && info.shape.rank() == 1;
@@ -132,6 +134,22 @@ double largest_tensor(const nn::ParamTable& params, const model::Trained& trains
   for (std::size_t i = 0; i < told.size(); ++i)
     if (const auto& storage = params.storages()[i]; told[i]) largest = std::max(largest, storage.rows * storage.cols);
   return static_cast<double>(largest) * sizeof(Accum<T>);
+}
+
+/// Bytes of scratch in which what may train of the model's own gets its numbers, one tensor after the other: as it is
+/// stored, in memory of a device's own, and where ranks share values out in Accum<T>, as whenever they gather it.
+template <AnyDevice D, class T>
+double scratch_to_start(const model::Blueprint& model) {
+  Index most = 0;
+  for (const model::TensorInfo& info : model::tensors_of(model.config)) {
+    if (!model.may_train(info)) continue;
+    const Index count = info.shape.count();
+    Index bytes = model.shares_values ? count * Index{sizeof(Accum<T>)} : 0;
+    if (!D::reads_host_memory && info.shape.rank() > 1)
+      bytes += bytes_of(model::dtype_on_device<D, T>(info, model.stored(info)), count);
+    most = std::max(most, bytes);
+  }
+  return static_cast<double>(most);
 }
 
 /// The most that a device has of what trains while a stage begins: values, gradients and the optimizer's state move one

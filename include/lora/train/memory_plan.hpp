@@ -73,8 +73,7 @@ MemoryPlan plan_memory(const MemoryBasis& basis, const LargestBatch& batch, cons
       basis.model.parameters().sizes(trains ? trains : model::Trained([](std::string_view) { return true; })),
       config.step_units, basis.ranks);
   const double gathered = basis.shards(config) > 1 ? largest_tensor<T>(basis.model.parameters(), trains) : 0;
-  const double values =
-      basis.shards(config) > 1 && config.shares_values() ? largest_tensor<T>(basis.model.parameters(), {}) : 0;
+  const double values = scratch_to_start<D, T>(basis.model);
   const bool on_host = start.host && config.offloads_optimizer();
   if (evaluation.rows > 0) evaluating.workspace += sums;
   if (evaluation.rows > 0 && config.eval_predict)

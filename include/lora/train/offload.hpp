@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "lora/core/format.hpp"
 #include "lora/core/log.hpp"
@@ -53,9 +55,12 @@ void settle_prefixes(D& dev, settings::Config& config, const model::Config& mode
 }
 
 /// Of one of `ranks`. On the processors layers stay mapped from their files, which all processes of a host share.
+/// `trained`: of the model's own tensors, those that may train.
 template <AnyDevice D>
-model::WeightPlaces weight_places(const settings::Config& config, int ranks) {
+model::WeightPlaces weight_places(const settings::Config& config, int ranks,
+                                  std::function<bool(const model::TensorInfo&)> trained = {}) {
   model::WeightPlaces places;
+  places.trained = std::move(trained);
   places.streams_layers = config.offloads_params();
   places.shares_layers = !D::reads_host_memory && config.zero_stage > 2 && ranks > 1;
   places.threads = static_cast<int>(config.threads.value_or(0));

@@ -37,8 +37,8 @@ class Decoder {
   using Element = T;
 
   /// Takes the weights of a Source, or of another provider, in place where the device can read them there, else as
-  /// `places` says; the provider is not needed later. `ranks`: that share layers out, where it says so; they outlive
-  /// this.
+  /// `places` says; the provider is not needed later, but for what that says is to train. `ranks`: that share layers
+  /// out, where it says so; they outlive this.
   /// Throws   FormatError naming tensors that are missing, misshapen or unknown; ConfigError for layers that are to be
   ///          streamed to a device that reads the host's memory, and as check_computable, and DeviceError where memory
   ///          is lacking
@@ -252,6 +252,7 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlace
       dev.tiling(), config_.logit_cap);
   loader.finish();
   if constexpr (!D::reads_host_memory) {
+    if (streamed_ != nullptr && streamed_->empty()) streamed_.reset();  // everything is to train
     if (streamed_ != nullptr) streaming_ = streamed_->build();
   }
   stack_.set_access(streamed_.get());

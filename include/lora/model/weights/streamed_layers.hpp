@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -38,6 +39,9 @@ struct WeightPlaces {
   std::optional<std::size_t> memory{};  ///< available to this process on the host; what the machine says
   std::optional<bool> host_decodes{};   ///< GGUF's blocks; where the device can't
   int threads = 0;                      ///< of the host, to copy and decode; 0: what the machine allows
+  /// Matrices that are to train, whose numbers as they are stored the device does not keep: they come from the
+  /// provider, which then outlives the model, when they become parameters. One that does not comes with each use.
+  std::function<bool(const TensorInfo&)> trained{};
 };
 
 /// What streaming takes, in bytes.
@@ -76,6 +80,10 @@ class StreamedLayers : public nn::LayerAccess<D> {
     const auto i = static_cast<std::size_t>(layer);
     const StoredView<D> shape(nullptr, matrix.dtype(), matrix.rows(), matrix.cols());
     return {shape, places_[i], layers_[i].add(std::move(matrix))};
+  }
+
+  bool empty() const {
+    return std::all_of(layers_.begin(), layers_.end(), [](const HostLayer& layer) { return layer.bytes() == 0; });
   }
 
   /// Takes the memory, once all matrices are there.
@@ -141,6 +149,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
   }
 
   void acquire(D& dev, Index layer, Index next) override {
+    if (!slots_->has_bytes(layer)) return;  // all of it is to train
     const std::byte* const begin = slots_->acquire(
         dev, layer, next, [this](D& to_dev, Index one, View<D, std::byte> to) { source_->bring(to_dev, one, to); });
     try {
@@ -155,6 +164,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
   bool is_collective() const override { return ranks_ != nullptr; }
 
   void release(D& dev, Index layer) noexcept override {
+    if (!slots_->has_bytes(layer)) return;
     places_[static_cast<std::size_t>(layer)]->begin = nullptr;
     slots_->release(dev, layer);
   }
@@ -183,7 +193,7 @@ class StreamedLayers : public nn::LayerAccess<D> {
         step = 1;
       }
       at += step;
-      if (at < 0 || at >= count || slots_->has(at)) continue;
+      if (at < 0 || at >= count || slots_->has(at) || !slots_->has_bytes(at)) continue;
       if (std::find(upcoming_.begin(), upcoming_.end(), at) == upcoming_.end()) upcoming_.push_back(at);
     }
     return upcoming_;

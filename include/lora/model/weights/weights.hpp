@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -138,6 +139,7 @@ class Loader {
         provider_(provider),
         host_decodes_(places.host_decodes),
         threads_(places.threads),
+        trained_(D::reads_host_memory ? nullptr : places.trained),
         streamed_(streamed) {
     for (const TensorInfo& info : tensors_of(provider.config())) tensors_.emplace(info.name, info);
   }
@@ -149,17 +151,27 @@ class Loader {
   /// them.
   void join(std::span<const std::string> names) {
     joined_rows_ = 0;
-    for (const std::string& name : names) joined_rows_ += tensors_.at(name).shape[0];
+    for (const std::string& name : names)
+      if (const TensorInfo& info = tensors_.at(name); !comes_later(info)) joined_rows_ += info.shape[0];
     joined_.reset();
   }
 
   /// A matrix of a model that computes in T, in place in host memory where the device reads that and it is aligned to
-  /// its type and in order, else as an own copy, or streamed.
+  /// its type and in order, else as an own copy, or streamed; one that is to train comes when it is used.
   template <class T>
   nn::Weight<D> weight(const std::string& name) {
     const TensorInfo& info = tensors_.at(name);
-    const ProvidedTensor tensor = provided(info);
     const Index rows = info.shape[0], cols = info.shape[1];
+    if constexpr (!D::reads_host_memory) {
+      if (comes_later(info)) {
+        if (later_ == nullptr)
+          later_ = std::make_shared<Loader>(dev_, provider_,
+                                            WeightPlaces{.host_decodes = host_decodes_, .threads = threads_});
+        return nn::Weight<D>([later = later_, info](D&) { return later->template in_scratch<T>(info); },
+                             StoredView<D>(nullptr, dtype_of<T>, rows, cols));
+      }
+    }
+    const ProvidedTensor tensor = provided(info);
     if constexpr (D::reads_host_memory) {
       const auto address = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
       const std::size_t aligned_to =
@@ -167,13 +179,8 @@ class Loader {
       if (tensor.permuted_heads == 0 && address % aligned_to == 0)
         return nn::Weight<D>(StoredView<D>(tensor.bytes.data(), tensor.dtype, rows, cols), tensor.owner);
     }
-    HostMatrix matrix(tensor, rows, cols);
+    HostMatrix matrix = as_it_comes<T>(info, tensor);
     if constexpr (!D::reads_host_memory) {
-      const bool blocks = block_elements(tensor.dtype) > 1;
-      if (blocks ? host_decodes_.value_or(!stays_quantized<D>(info, tensor.dtype)) : !D::decodes(tensor.dtype))
-        matrix = HostMatrix::decoded<T>(tensor, rows, cols);
-      else if (blocks && D::splits_blocks)
-        matrix = HostMatrix::split(tensor, rows, cols);
       if (streamed_ != nullptr && info.kind == TensorInfo::Kind::projection)
         return streamed_->add(info.layer, std::move(matrix));
     }
@@ -207,12 +214,37 @@ class Loader {
   /// To be called when all tensors are read.
   /// Throws   FormatError listing tensors of the files that such a model does not have
   void finish() {
-    dev_.synchronize();
-    held_.clear();
+    release_held();
     provider_.finish();
   }
 
  private:
+  bool comes_later(const TensorInfo& info) const { return trained_ && trained_(info); }
+
+  // As the device gets it.
+  template <class T>
+  HostMatrix as_it_comes(const TensorInfo& info, const ProvidedTensor& tensor) const {
+    const Index rows = info.shape[0], cols = info.shape[1];
+    if constexpr (!D::reads_host_memory) {
+      const bool blocks = block_elements(tensor.dtype) > 1;
+      if (blocks ? host_decodes_.value_or(!stays_quantized<D>(info, tensor.dtype)) : !D::decodes(tensor.dtype))
+        return HostMatrix::decoded<T>(tensor, rows, cols);
+      if (blocks && D::splits_blocks) return HostMatrix::split(tensor, rows, cols);
+    }
+    return HostMatrix(tensor, rows, cols);
+  }
+
+  // In scratch of the enclosing scope.
+  template <class T>
+  StoredView<D> in_scratch(const TensorInfo& info) {
+    const HostMatrix matrix = as_it_comes<T>(info, provided(info));
+    const View<D, std::byte> place = scratch<std::byte>(dev_, 1, static_cast<Index>(matrix.bytes()));
+    copy(matrix, place);
+    release_held();
+    team_.reset();  // else it would live as long as the model
+    return StoredView<D>(place.data(), matrix.dtype(), matrix.rows(), matrix.cols());
+  }
+
   // Of the device: below the matrix that was read before, where they are joined and of one type.
   std::pair<std::shared_ptr<const void>, View<D, std::byte>> memory_for(const HostMatrix& matrix) {
     const auto bytes = static_cast<Index>(matrix.bytes());
@@ -245,7 +277,9 @@ class Loader {
     if (D::reads_host_memory) return;
     held_.push_back(tensor.owner);
     held_bytes_ += tensor.bytes.size();
-    if (held_bytes_ < held_limit) return;
+    if (held_bytes_ >= held_limit) release_held();
+  }
+  void release_held() {
     dev_.synchronize();
     held_.clear();
     held_bytes_ = 0;
@@ -267,6 +301,8 @@ class Loader {
   const TensorProvider& provider_;
   std::optional<bool> host_decodes_;
   int threads_;
+  std::function<bool(const TensorInfo&)> trained_;
+  std::shared_ptr<Loader> later_;  // of those, as long as one is there
   StreamedLayers<D>* streamed_;
   static constexpr std::size_t held_limit = std::size_t{16} << 20;
   std::vector<std::shared_ptr<const void>> held_;  // what copies read, until the device is waited for
