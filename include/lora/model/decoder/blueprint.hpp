@@ -26,6 +26,7 @@ struct Blueprint {
   std::function<bool(const TensorInfo&)> chosen{};  ///< of the model's own tensors, as Decoder has it; empty: none
   bool shares_by_layer = false;                     ///< ranks share out what trains layer by layer
   bool shares_values = false;                       ///< and its values
+  bool values_on_host = false;                      ///< these lie on the host beside the device
 
   /// Whether a tensor of the model's own may train.
   bool may_train(const TensorInfo& info) const {
