@@ -27,10 +27,11 @@ MEMORY = [
                                        ((8, 2), 3, "all")]),
     ("32B LoRA, checkpointed", "qwen2.5-32b", LORA + CHECKPOINTED, [((8, 1), 3, ""), ((8, 2), 3, ""), ((8, 2), 3, "all")]),
     ("7B in full, checkpointed", "qwen2.5-7b", FULL,
-     [((4, 1), 3, "optimizer"), ((8, 1), 1, "optimizer"), ((8, 1), 2, ""), ((8, 1), 2, "optimizer"), ((8, 1), 3, ""),
-      ((8, 1), 3, "optimizer"), ((8, 2), 3, "")]),
-    ("14B in full, checkpointed", "qwen2.5-14b", FULL, [((8, 1), 3, "optimizer"), ((8, 2), 3, ""), ((8, 2), 3, "optimizer")]),
-    ("32B in full, checkpointed", "qwen2.5-32b", FULL, [((8, 2), 3, "optimizer")]),
+     [((1, 1), 0, "all"), ((4, 1), 3, "optimizer"), ((4, 1), 3, "all"), ((8, 1), 1, "optimizer"), ((8, 1), 2, ""),
+      ((8, 1), 2, "optimizer"), ((8, 1), 3, ""), ((8, 1), 3, "optimizer"), ((8, 1), 3, "all"), ((8, 2), 3, "")]),
+    ("14B in full, checkpointed", "qwen2.5-14b", FULL,
+     [((8, 1), 3, "optimizer"), ((8, 1), 3, "all"), ((8, 2), 3, ""), ((8, 2), 3, "optimizer")]),
+    ("32B in full, checkpointed", "qwen2.5-32b", FULL, [((8, 2), 3, "optimizer"), ((8, 2), 3, "all")]),
 ]
 # GB of an NPU that users of other systems report, by model, number of NPUs and zero_stage.
 REPORTED = {("7B LoRA", 1, 0): 28, ("7B LoRA", 4, 0): 22, ("7B LoRA", 4, 2): 28, ("7B LoRA", 4, 3): 22, ("14B LoRA", 1, 0): 45,

@@ -111,12 +111,14 @@ void check_family(const std::string& family) {
 
 /// Losses and norms of some steps in which all of a model's own weights train.
 template <class T, class D>
-Outcome run_full(D& dev, const Subject& subject, const std::filesystem::path& folder) {
+Outcome run_full(D& dev, const Subject& subject, const std::filesystem::path& folder,
+                 const model::WeightPlaces& places = {}, const optim::StatePlace& state = {}) {
   const auto source = model::Source::open(folder / "model");
-  model::Decoder<D, T> decoder(dev, source);
+  model::Decoder<D, T> decoder(dev, source, places);
   decoder.train_own(dev, [](const model::TensorInfo&) { return true; });
   decoder.recompute(subject.recomputed);
-  train::Stepper<D, T> stepper(dev, decoder, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u);
+  comm::Single<D> alone;
+  train::Stepper<D, T> stepper(dev, decoder, optim::AdamWSettings{.weight_decay = 0.01}, 1.0, 42u, alone, {}, state);
   Outcome outcome;
   for (Index number = 0; number < steps; ++number) {
     const auto seed = static_cast<std::uint64_t>(number);
@@ -144,6 +146,18 @@ void check_full(const std::string& family) {
     const Outcome outcome = run_full<T>(dev, subject, folder.path());
     check_near(outcome.losses, expected.losses, Bounds<T>::loss);
     check_near(outcome.norms, expected.norms, Bounds<T>::norm);
+    // AdamW's steps are the host's, with other roundings, wherever the weights lie.
+    const optim::StatePlace state{.on_host = true, .threads = 1};
+    const Outcome host = run_full<T>(dev, subject, folder.path(), {}, state);
+    check_near(host.losses, expected.losses, Bounds<T>::loss);
+    const Outcome all = run_full<T>(dev, subject, folder.path(),
+                                    {.streams_layers = true,
+                                     .trains_on_host = true,
+                                     .threads = 1,
+                                     .trained = [](const model::TensorInfo&) { return true; }},
+                                    state);
+    CHECK(all.losses == host.losses);
+    CHECK(all.norms == host.norms);
   });
 }
 

@@ -114,19 +114,27 @@ TEST_CASE("param store: a parameter that has no memory yet is not read") {
     params.name(param, "a", 0, 2);
     CHECK(message_of<DeviceError>([&] { (void)param.use(); }) ==
           "[param] a matrix (2, 3) is read while it is not on the device; expected its store to be built before, "
-          "and its layer to be held where ranks share it out");
+          "and its layer to be held where ranks share it out or it lies on the host");
     params.build(dev);
     CHECK(param.use().size() == 6);
   });
 }
 
-TEST_CASE("param store: of values that are shared out a rank has its shares, and reads a layer while it is held") {
-  const auto check = []<class D, class T>() {
-    std::vector<Index> held(3);
-    run_ranks<D>(3, [&](auto& self) {
+TEST_CASE(
+    "param store: of values that are shared out, or on the host, a rank has its shares, and reads a layer while it is "
+    "held") {
+  const auto check = []<class D, class T>(int ranks, bool on_host) {
+    CAPTURE(ranks);
+    CAPTURE(on_host);
+    std::vector<Index> held(static_cast<std::size_t>(ranks));
+    run_ranks<D>(ranks, [&](auto& self) {
       D dev(1);
       nn::ParamStore<D, T> params;
-      params.share_values(self);
+      if (ranks > 1) params.share_values(self);
+      if (on_host)
+        params.keep_values_on_host([](const Accum<T>* from, T* to, Index count) {
+          for (Index i = 0; i < count; ++i) to[i] = rounded<T>(real(from[i]));
+        });
       std::vector<nn::Param<D, T>> all;
       std::vector<std::vector<Accum<T>>> given;
       const auto add = [&](Index layer, const std::string& name, Index rows, Index cols, Index group) {
@@ -170,10 +178,12 @@ TEST_CASE("param store: of values that are shared out a rank has its shares, and
         }
       };
       const auto look = [&] {
+        CHECK(params.values_on_host() == on_host);
+        CHECK((params.host_bytes() > 0) == on_host);
         for (std::size_t i = 0; i < all.size(); ++i) {
           const Arena::Scope scope(dev.arena());
           check_same_bits(to_host(dev, params.whole(dev, all[i])), given[i]);
-          params.own_values(params.entries()[i], [&](Index begin, View<D, Accum<T>> own) {
+          params.own_values(dev, params.entries()[i], [&](Index begin, View<D, Accum<T>> own) {
             const auto values = to_host(dev, own);
             check_same_bits(values, {given[i].begin() + begin, given[i].begin() + begin + own.size()});
           });
@@ -194,7 +204,7 @@ TEST_CASE("param store: of values that are shared out a rank has its shares, and
         CHECK(params.value_bytes() <= whole + 2048 * sizeof(Accum<T>) * 3);
       }
       for (const nn::GroupSize& size : params.sizes())
-        held[static_cast<std::size_t>(self.rank())] += nn::values_held(size, self.rank(), 3);
+        held[static_cast<std::size_t>(self.rank())] += nn::values_held(size, self.rank(), ranks);
       Index sum = 0;
       for (const nn::GroupSize& size : params.sizes()) sum += size.all;
       const double own[] = {static_cast<double>(held[static_cast<std::size_t>(self.rank())])};
@@ -203,9 +213,15 @@ TEST_CASE("param store: of values that are shared out a rank has its shares, and
       CHECK(together == static_cast<double>(sum));
     });
   };
-  SUBCASE("cpu, f32") { check.template operator()<cpu::Device, float>(); }
-  SUBCASE("cpu, bf16") { check.template operator()<cpu::Device, bf16>(); }
-  SUBCASE("proof, bf16") { check.template operator()<proof::Device, bf16>(); }
+  SUBCASE("cpu, f32") { check.template operator()<cpu::Device, float>(3, false); }
+  SUBCASE("cpu, bf16") { check.template operator()<cpu::Device, bf16>(3, false); }
+  SUBCASE("proof, bf16") { check.template operator()<proof::Device, bf16>(3, false); }
+  SUBCASE("proof on the host, f32") {
+    for (const int ranks : {1, 3}) check.template operator()<proof::Device, float>(ranks, true);
+  }
+  SUBCASE("proof on the host, bf16") {
+    for (const int ranks : {1, 3}) check.template operator()<proof::Device, bf16>(ranks, true);
+  }
 }
 
 TEST_CASE("param store: what is frozen has no gradient and keeps its value") {

@@ -161,14 +161,16 @@ TEST_CASE("adamw: groups have their own learning rate and decay") {
 
 namespace {
 
-/// Tensors of several blocks in two groups, on a device whose memory the host can't touch.
+/// Tensors of several blocks in two groups, on a device whose memory the host can't touch; the values may lie in that
+/// of the host.
 struct Apart {
   using D = proof::Device;
   D dev{1, {.late_sources = true}};
   nn::ParamStore<D, float> params{};
   nn::Param<D, float> a = params.add(3, 1000), b = params.add(1, 100), c = params.add(5, 700, 1);
 
-  Apart() {
+  explicit Apart(bool values_on_host = false) {
+    if (values_on_host) params.keep_values_on_host([](const float*, float*, Index) {});
     params.name(a, "a", 0, 3);
     params.name(b, "b", 0, 1);
     params.name(c, "c", 0, 5);
@@ -183,7 +185,7 @@ struct Apart {
     copy_staged<D, float>(dev, numbers, target);
   }
   void set_values(std::uint64_t seed) {
-    for (const auto* param : {&a, &b, &c}) set(param->value(), ++seed);
+    for (const auto* param : {&a, &b, &c}) params.fill(dev, *param, [&](D&, View<D, float> to) { set(to, ++seed); });
     params.refresh(dev);
   }
   void make_gradients(std::uint64_t seed) {
@@ -192,8 +194,10 @@ struct Apart {
   }
   std::vector<float> values() {
     std::vector<float> all;
-    for (const auto* param : {&a, &b, &c})
-      for (const float value : to_host(dev, param->value())) all.push_back(value);
+    for (const auto* param : {&a, &b, &c}) {
+      const Arena::Scope scope(dev.arena());
+      for (const float value : to_host(dev, params.whole(dev, *param))) all.push_back(value);
+    }
     return all;
   }
   template <class S, class Optimizer>
@@ -215,9 +219,10 @@ void take_step(Apart& problem, Optimizer& optimizer, std::uint64_t seed) {
 TEST_CASE("adamw: state on the host gives the same bits, in pieces of any size, whoever else changes values") {
   const std::vector<AdamWGroup> groups{{1, 0.1}, {4, 0}};
   for (const Index piece : {Index{1024}, Index{2048}, AdamW<proof::Device, float, Dev>::default_piece}) {
-    CAPTURE(piece);
-    Apart here, beside;
-    {
+    for (const bool values_there : {false, true}) {
+      CAPTURE(piece);
+      CAPTURE(values_there);
+      Apart here, beside(values_there);
       Dev host(2);
       AdamW<proof::Device, float> optimizer(here.dev, here.params, settings, groups);
       AdamW<proof::Device, float, Dev> apart(beside.dev, host, beside.params, settings, groups, {}, piece);
@@ -279,6 +284,17 @@ TEST_CASE(
   using Optimizer = decltype(optimizer);
   CHECK(Optimizer::host_bytes(problem.params, {}, 2048) == 3 * bytes + 4 * 2048 * sizeof(float));
   CHECK(Optimizer::host_bytes(problem.params) == 3 * bytes + 4 * 4096 * sizeof(float));
+  // Values that lie on the host stay there.
+  Apart there(true);
+  Optimizer beside_them(there.dev, host, there.params, settings, {}, {}, 2048);
+  there.make_gradients(3);
+  const proof::Counts before = there.dev.counts();
+  beside_them.step(there.dev, 1e-2, 1);
+  const proof::Counts counts = there.dev.counts() - before;
+  CHECK(counts.bytes_out == bytes);
+  CHECK(counts.waits == pieces);
+  CHECK(counts.bytes_in == 0);
+  CHECK(Optimizer::host_bytes(there.params, {}, 2048) == 2 * bytes + 4 * 2048 * sizeof(float));
 }
 
 namespace {

@@ -299,25 +299,31 @@ tokens a micro-batch  gradient_checkpointing  offload    zero_stage      s a ste
 
 the fastest that fits: --max_tokens_per_micro_batch 512
 )"},
-      {with(half, {"--finetuning_type=full", "--all", "--device_memory_gib=6", "--cutoff_len=3000"}),
+      {with(half, {"--finetuning_type=full", "--all", "--device_memory_gib=3", "--cutoff_len=3000"}),
        R"(model    qwen2.5-0.5b, 494 million parameters stored as BF16; in full, 494 million train
 device   ascend910b1, from its data sheet: nothing of it was measured; computing in bfloat16
 
 tokens a micro-batch  gradient_checkpointing  offload        s a step    tokens/s       GiB  fits
 512                   false                   none              0.416      57,664     10.91    no
 512                   false                   optimizer         0.416      57,664      7.23    no
+512                   false                   all               0.682      35,200      4.79    no
 8,192                 false                   none              0.416      57,664     12.82    no
 8,192                 false                   optimizer         0.416      57,664      9.14    no
+8,192                 false                   all               0.416      57,664      6.69    no
 16,384                false                   none              0.416      57,664     18.53    no
 16,384                false                   optimizer         0.416      57,664     14.85    no
+16,384                false                   all               0.416      57,664     12.40    no
 512                   true                    none               0.47      51,083      9.40    no
-512                   true                    optimizer          0.47      51,083      5.72   yes
+512                   true                    optimizer          0.47      51,083      5.72    no
+512                   true                    all               0.682      35,200      3.28    no
 8,192                 true                    none               0.47      51,083      9.79    no
 8,192                 true                    optimizer          0.47      51,083      6.11    no
+8,192                 true                    all                0.47      51,083      3.66    no
 16,384                true                    none               0.47      51,083     10.96    no
 16,384                true                    optimizer          0.47      51,083      7.28    no
+16,384                true                    all                0.47      51,083      4.83    no
 
-the fastest that fits: --max_tokens_per_micro_batch 512 --gradient_checkpointing --offload optimizer
+none fits; the one that needs least, --max_tokens_per_micro_batch 512 --gradient_checkpointing --offload all: it needs 3.3 GiB, but the device has 3.0 GiB
 )"},
   };
   for (const auto& table : tables) CHECK(plan(table.first).output == table.second);
@@ -473,8 +479,7 @@ TEST_CASE("plan: ways are told with what stays on the host where not all fits, a
   CHECK(json_of(with(keys, {"--device_memory_gib=1"}), 1).at("strategies").size() > 8);
   if (!made_again()) return;
   const io::Json full = json_of(with(npu, {"--device_memory_gib=1", "--finetuning_type=full"}), 1);
-  for (const io::Json& way : full.at("strategies"))
-    CHECK((way.at("offload") == "none" || way.at("offload") == "optimizer"));
+  for (const io::Json& way : full.at("strategies")) CHECK(way.at("offload") != "params");
 }
 
 TEST_CASE(

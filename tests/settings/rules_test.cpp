@@ -167,8 +167,9 @@ TEST_CASE("rules: each is broken by settings that nothing else is wrong with, in
       {train_command, with(base_of(train_command), {{"device", "cpu"}, {"offload", "optimizer"}}),
        "offload: given optimizer, allowed: none with device cpu, whose memory is the host's: weights are used in place "
        "from the mapped files"},
-      {train_command, with(full, {{"offload", "all"}}),
-       "offload: given all, allowed: none or optimizer with finetuning_type full: params streams frozen weights"},
+      {train_command, with(full, {{"offload", "params"}}),
+       "offload: given params, allowed: none, optimizer or all with finetuning_type full: an optimiz"
+       "er on the device has the weights that train there, in float32"},
       {train_command, with(base_of(train_command), {{"eval_steps", "3"}}), "eval_steps: given 3" + evaluated},
       {train_command, with(base_of(train_command), {{"load_best_model_at_end", ""}}),
        "load_best_model_at_end: given true" + evaluated},
@@ -475,6 +476,7 @@ TEST_CASE("rules: settings at the edge of one are taken, and those past it by an
       {train_command, with(train, {{"report_to", "none,tensorboard"}}), "report_to"},
       {train_command, with(train, {{"offload", "params"}})},
       {train_command, with(full, {{"offload", "optimizer"}})},
+      {train_command, with(full, {{"offload", "all"}})},
       {train_command, with(full, {{"offload", "params"}}), "offload"},
       {train_command, with(train, {{"offload", "params"}, {"device", "cpu"}}), "offload"},
       {train_command, with(train, {{"offload", "all"}, {"device", "cpu"}}), "offload"},

@@ -258,7 +258,7 @@ TEST_CASE(
   };
   double most_masters = 0;  // a quarter of each bucket, in whole blocks
   for (const nn::GroupSize& group : shared)
-    for (const nn::Bucket& bucket : nn::buckets_of_values(group))
+    for (const nn::Bucket& bucket : group.values)
       most_masters += 4.0 * static_cast<double>((bucket.size() / kernel::sum_block + 3) / 4 * kernel::sum_block);
   CHECK(masters(shared) == most_masters);
   CHECK(masters(shared) < masters(by_layer) / 2);

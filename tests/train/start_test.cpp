@@ -372,6 +372,16 @@ TEST_CASE("start: layers that are streamed or shared out are told with the memor
   CHECK(said(std::nullopt) == values);
   CHECK(said(sizes(From::ranks, 0))
             .starts_with(values + "zero_stage 3: of the layers as they are stored, 8.0 MiB, this rank has"));
+  const auto on_host = [&](Index zero_stage) {
+    config.zero_stage = zero_stage;
+    return said_by([&] { train::say_offload(std::nullopt, config, std::size_t{5} << 20, std::size_t{6} << 20); });
+  };
+  CHECK(on_host(0) ==
+        "offload: the weights that train lie beside the optimizer's state in 6.0 MiB of page-locked memory, and each "
+        "layer is copied ahead of its use: 5.0 MiB of the device's memory\n");
+  CHECK(on_host(3) ==
+        "offload: the weights that train, of which this rank has its part, lie beside the optimizer's state in 6.0 MiB "
+        "of page-locked memory, and each layer is gathered ahead of its use: 5.0 MiB of the device's memory\n");
   config.finetuning_type = "lora";
   config.zero_stage = 0;
   const std::string copied =
@@ -412,11 +422,14 @@ TEST_CASE("start: layers are shared out by several ranks of devices with memory 
     config.offload = offload;
     const auto places = train::weight_places<Npu>(config, 1);
     CHECK(places.streams_layers == (offload == "params" || offload == "all"));
+    CHECK_FALSE(places.trains_on_host);
     CHECK(places.threads == 3);
     const auto state = train::state_place(config);
     CHECK(state.on_host == (offload == "optimizer" || offload == "all"));
     CHECK(state.threads == 3);
   }
+  config.finetuning_type = "full";
+  CHECK(train::weight_places<Npu>(config, 1).trains_on_host);
 }
 
 TEST_CASE("start: a run's files say its settings, its device and more lines, and a command where there is one") {

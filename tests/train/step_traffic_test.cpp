@@ -43,6 +43,26 @@ Bytes forecast(const train::TrafficBasis& basis, int rank) {
   return all;
 }
 
+/// What each rank has sent and received behind each step of a run.
+template <AnyDevice D>
+std::vector<std::vector<Bytes>> traffic_of(const Config& config, int ranks) {
+  std::vector<std::vector<Bytes>> after(static_cast<std::size_t>(ranks));
+  run_ranks<D>(ranks, [&](auto& self) {
+    RunOptions options;
+    options.log = [](log::Level, std::string_view) {};
+    options.on_step = [&](const StepMetrics&) {
+      after[static_cast<std::size_t>(self.rank())].push_back(counted(self));
+    };
+    D dev(1);
+    train::TrainingRun<D, float>(dev, config, inputs::open_source(config), options, &self).run();
+  });
+  return after;
+}
+template <AnyDevice D>
+train::TrafficBasis basis_of(const Config& config, int ranks) {
+  return forecast::traffic_basis<D, float>(inputs::blueprint_of(config, inputs::open_source(config)), config, ranks);
+}
+
 }  // namespace
 
 TEST_CASE("step traffic: no rank sends a twentieth more than what its sums and gathers need at least") {
@@ -107,29 +127,22 @@ TEST_CASE("step traffic: of a run's steps every byte is forecast, whatever ranks
         } else {
           config.dataset.push_back((shop.temp / "more.jsonl").native());  // whose records are counted
         }
-        std::vector<std::vector<Bytes>> after(static_cast<std::size_t>(ranks));
-        run_ranks(ranks, [&](ThreadRank& self) {
-          RunOptions options;
-          options.log = [](log::Level, std::string_view) {};
-          options.on_step = [&](const StepMetrics&) {
-            after[static_cast<std::size_t>(self.rank())].push_back(counted(self));
-          };
-          cpu::Device dev(1);
-          train::TrainingRun<cpu::Device, float> run(dev, config, inputs::open_source(config), options, &self);
-          run.run();
-        });
-        auto basis = forecast::traffic_basis<cpu::Device, float>(
-            inputs::blueprint_of(config, inputs::open_source(config)), config, ranks);
-        basis.files = std::ssize(config.dataset) > 1 ? std::ssize(config.dataset) : 0;
-        for (int rank = 0; rank < ranks; ++rank) {
-          CAPTURE(rank);
-          const auto& own = after[static_cast<std::size_t>(rank)];
-          REQUIRE(own.size() == 4);
-          const Bytes expected = forecast(basis, rank);
-          CHECK(expected.sent > 0);
-          CHECK(own[1] - own[0] == expected);
-          CHECK(own[2] - own[1] == expected);
-        }
+        const auto check = [&](const auto& after, train::TrafficBasis basis) {
+          basis.files = std::ssize(config.dataset) > 1 ? std::ssize(config.dataset) : 0;
+          for (int rank = 0; rank < ranks; ++rank) {
+            CAPTURE(rank);
+            const auto& own = after[static_cast<std::size_t>(rank)];
+            REQUIRE(own.size() == 4);
+            const Bytes expected = forecast(basis, rank);
+            CHECK(expected.sent > 0);
+            CHECK(own[1] - own[0] == expected);
+            CHECK(own[2] - own[1] == expected);
+          }
+        };
+        check(traffic_of<cpu::Device>(config, ranks), basis_of<cpu::Device>(config, ranks));
+        if (!full) continue;
+        config.offload = "all";  // weights that train lie on the host
+        check(traffic_of<proof::Device>(config, ranks), basis_of<proof::Device>(config, ranks));
       }
   CHECK(train::step_traffic({}, 0).empty());
 }

@@ -53,8 +53,11 @@ template <AnyDevice D, class T>
 std::vector<Strategy> compare(const Target& target, const model::Blueprint& blueprint, const train::Prepared* run,
                               const settings::Config& config) {
   std::vector<std::string> offloads{"none"};
-  if constexpr (!D::reads_host_memory) offloads.push_back("optimizer");
-  if (!D::reads_host_memory && !config.trains_model()) offloads.insert(offloads.end(), {"params", "all"});
+  if constexpr (!D::reads_host_memory) {
+    offloads.push_back("optimizer");
+    if (!config.trains_model()) offloads.push_back("params");
+    offloads.push_back("all");
+  }
   std::vector<Index> zero_stages{config.zero_stage};
   if (target.ranks() > 1) zero_stages = {0, 1, 2};
   const bool answers = (!D::reads_host_memory || config.trains_model()) && config.eval_predict;
@@ -80,6 +83,7 @@ std::vector<Strategy> compare(const Target& target, const model::Blueprint& blue
           model::Blueprint shared = blueprint;
           shared.shares_by_layer = zero_stage > 1;
           shared.shares_values = way.shares_values();
+          shared.values_on_host = way.keeps_values_on_host();
           Strategy one{tokens, recomputes, offload, zero_stage, forecast_run<D, T>(target, shared, run, way)};
           if (!way.max_tokens_per_micro_batch) {
             one.sequences = way.train_batch_size();

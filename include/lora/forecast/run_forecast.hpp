@@ -127,6 +127,20 @@ std::optional<model::LayerStreaming> streaming_of(const model::Blueprint& bluepr
 
 }  // namespace detail
 
+namespace detail {
+
+/// Bytes that come of values of what trains in a micro-batch, where they lie on the host: of layers twice, forward and
+/// backward.
+template <class T>
+double brought_values(const std::vector<nn::GroupSize>& sizes) {
+  double bytes = 0;
+  for (const auto& [number, layer] : nn::gathered_layers(sizes, sizeof(T), sizeof(Accum<T>)))
+    bytes += static_cast<double>(layer.bytes) * (number >= 0 ? 2 : 1);
+  return bytes;
+}
+
+}  // namespace detail
+
 /// `run`: with the data, or null; `config` may differ from the run's in how its memory is used.
 /// Throws   ConfigError
 template <AnyDevice D, class T>
@@ -201,6 +215,15 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
     const bool shared = streaming && streaming->from == model::WeightPlaces::From::ranks;
     if (streaming && !shared && streaming->layers > streaming->device)  // down and up again, but for what stays
       step.streamed = 2 * own.micro_batches * static_cast<double>(streaming->layers - streaming->device);
+    double own_part = 0;  // of what ranks gather, that comes from the host before
+    if (shared && config.offloads_params()) own_part = 2 * static_cast<double>(streaming->host);
+    if (config.keeps_values_on_host()) {
+      const double brought = detail::brought_values<T>(sizes);
+      if (config.shares_values())
+        own_part += brought / ranks;
+      else
+        step.streamed += own.micro_batches * brought;
+    }
     train::TrafficBasis exchanged = traffic_basis<D, T>(blueprint, config, ranks, trains);
     exchanged.piece = target.gather_piece;
     const auto traffic = most_traffic(exchanged);
@@ -215,9 +238,7 @@ RunForecast forecast_run(const Target& target, const model::Blueprint& blueprint
       seconds += time_of_collectives(one.calls, one.sent, ranks, target.devices, target.rates);
       if (target.gather_piece > 0) seconds += 2 * one.received / target.rates.moved;  // out of scratch
     }
-    // A rank's own part comes from the host before the others are gathered.
-    if (shared && config.offloads_params())
-      exchanges.beside_all += 2 * own.micro_batches * static_cast<double>(streaming->host) / target.rates.link;
+    if (own_part > 0) exchanges.beside_all += own.micro_batches * own_part / target.rates.link;
     step.time = time_of(own.work, target.rates, step.streamed, exchanges);
     if (step.time.seconds <= result.step.time.seconds) continue;
     result.step = step;

@@ -106,6 +106,7 @@ LORA_INLINE model::Blueprint blueprint_of(const settings::Config& config, const 
   model::Blueprint blueprint = model::blueprint_of(source);
   blueprint.shares_by_layer = config.zero_stage > 1;
   blueprint.shares_values = config.shares_values();
+  blueprint.values_on_host = config.keeps_values_on_host();
   if (config.trains_model()) {
     blueprint.chosen = [names = trainable_in_run(config, source.config())](const model::TensorInfo& info) {
       return names.count(info.name) != 0;

@@ -14,7 +14,8 @@
 
 namespace lora::nn {
 
-/// Room on a device for layers that ranks gather from each other, and for what belongs to none.
+/// Room on a device for layers that ranks gather from each other or that come from the host, and for what belongs to
+/// none.
 template <AnyDevice D>
 class GatheredLayers {
  public:
@@ -37,7 +38,7 @@ class GatheredLayers {
   const std::vector<GatheredPiece>& pieces(Index layer) const { return layers_.at(layer).pieces; }
   std::size_t bytes() const { return room_for_gathered(layers_); }
 
-  /// As LayerSlots::acquire, where `bring(dev, layer, to)` gathers it.
+  /// As LayerSlots::acquire, where `bring(dev, layer, to)` has it come.
   template <class Bring>
   std::byte* acquire(D& dev, Index layer, Index next, const Bring& bring) {
     if (layer >= 0) return inside_->acquire(dev, layer, next, bring);
@@ -50,7 +51,7 @@ class GatheredLayers {
     else
       apart_->release(dev, place_apart(layer));
   }
-  /// Invalidates all slots, because the values have changed: the next acquire of each layer gathers it again.
+  /// Invalidates all slots, because the values have changed: the next acquire of each layer brings it again.
   void forget() {
     inside_->forget();
     apart_->forget();

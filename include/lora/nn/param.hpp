@@ -11,7 +11,7 @@ namespace lora::nn {
 
 /// One trainable tensor as files, optimizer and tests see it: a matrix of a storage or some rows of it. Where
 /// `transposed`, files hold the transpose (lora_B lies in memory as (R, O)). `grad` is empty where it is frozen, and
-/// zero between passes where gradients leave by layer; `value` where values are shared out.
+/// zero between passes where gradients leave by layer; `value` where values come by layer.
 template <AnyDevice D, class T>
 struct ParamRef {
   std::string name;
@@ -38,7 +38,7 @@ class Param {
   View<D, Accum<T>> value() const { return storage_->value; }
   View<D, Accum<T>> grad() const { return storage_->grad; }
 
-  /// What products read; valid since the store's last refresh, and where values are shared out while the layer is held.
+  /// What products read; valid since the store's last refresh, and where values come by layer while it is held.
   /// Throws   DeviceError for one that has no memory now
   View<D, const T> use() const {
     if constexpr (has_copy) {
@@ -71,7 +71,7 @@ class Param {
       fail<DeviceError>(
           "[param] a matrix (", storage_->rows, ", ", storage_->cols,
           ") is read while it is not on the device; expected its store to be built before, and its layer ",
-          "to be held where ranks share it out");
+          "to be held where ranks share it out or it lies on the host");
     return numbers;
   }
 

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "lora/nn/param_table.hpp"
 #include "lora/nn/shares.hpp"
 #include "lora/tensor/arena.hpp"
+#include "lora/tensor/page_locked.hpp"
 #include "lora/tensor/tensor.hpp"
 
 namespace lora::nn {
@@ -31,7 +35,8 @@ namespace lora::nn {
 /// First everything is added, then `build` gives it memory. What trains may change between steps: `train`.
 ///
 /// Where ranks share values out too (ZeRO-3), a rank has its shares of the values, and no copies: all gather a layer
-/// ahead of its use (`acquire`), in the types that are read, into room that layers take turns with.
+/// ahead of its use (`acquire`), in the types that are read, into room that layers take turns with. Values, a rank's
+/// shares or all, may also lie on the host beside the device, where their optimizer works: then they come likewise.
 template <AnyDevice D, class T>
 class ParamStore {
   using Storage = typename Param<D, T>::Storage;
@@ -63,9 +68,20 @@ class ParamStore {
     table_.share_by_layer(forming_layers<D>, true);
     comm_ = &comm;
   }
+  /// Rounds numbers in the host's memory to what products read.
+  using Round = std::function<void(const Accum<T>* from, T* to, Index count)>;
+  /// Before anything is added: values lie in page-locked memory of the host, for a device that can't read it. Layers
+  /// come from there when they are acquired. An adapter's can't, as above.
+  void keep_values_on_host(Round round) {
+    table_.keep_values_on_host();
+    round_ = std::move(round);
+  }
   /// Whether gradients are formed layer by layer, to be given away.
   bool gives_gradients_away() const { return ranks_ > 1; }
   bool shares_values() const { return comm_ != nullptr; }
+  bool values_on_host() const { return round_ != nullptr; }
+  /// Whether what products read is on the device only while its layer is acquired.
+  bool brings_layers() const { return shares_values() || values_on_host(); }
   /// What is added from now on belongs to a layer, or before_layers, behind_layers.
   void begin_layer(Index layer) { layer_ = layer; }
 
@@ -108,9 +124,9 @@ class ParamStore {
   /// From now on, tensors train for whose names `trains(name)` is true. Values stay, gradients become zero. To be
   /// called between steps; an optimizer follows with `AdamW::follow`. Where nothing changes, nothing moves; otherwise
   /// gradients and copies are freed first and allocated again at the end, and values are moved group by group; those
-  /// that are shared out are gathered, one tensor's after the other.
+  /// that come by layer are gathered on the device, one tensor's after the other.
   /// Throws   ConfigError if names that share a matrix are told apart, or nothing is left to train; DeviceError where
-  ///          memory is short. Where values are shared out, the store must not be used any more then; else the values
+  ///          memory is short. Where values come by layer, the store must not be used any more then; else the values
   ///          and what trains are as before, and gradients are zero; where even the memory for that is gone by then,
   ///          there are no gradients and copies, but all values
   template <class Trains>
@@ -122,7 +138,7 @@ class ParamStore {
       refresh(dev);
       dev.synchronize();
     } catch (...) {
-      if (!shares_values()) take_back(dev, before);  // others may be elsewhere
+      if (!brings_layers()) take_back(dev, before);  // other ranks may be elsewhere
       throw;
     }
   }
@@ -139,12 +155,12 @@ class ParamStore {
   Index groups() const { return static_cast<Index>(groups_.size()); }
   const std::vector<Entry>& entries() const { return table_.entries(); }
 
-  /// Values and gradients of what trains of a group; empty if nothing does.
+  /// Values and gradients of what trains of a group; empty if nothing does. Values that lie on the host are not there.
   Slab slab(Index group) {
     Group& g = groups_[static_cast<std::size_t>(group)];
     if (g.size.trained == 0) return {};
     const Index size = shares_values() ? share_size(g.size, rank_, ranks_) : g.size.trained;
-    return {size > 0 ? g.value.view().col_slice(0, size) : View<D, Accum<T>>(), g.grad.view()};
+    return {size > 0 && !values_on_host() ? g.value.view().col_slice(0, size) : View<D, Accum<T>>(), g.grad.view()};
   }
   /// Elements of a group, and how ranks share them out.
   const GroupSize& size(Index group) const { return groups_[static_cast<std::size_t>(group)].size; }
@@ -156,8 +172,12 @@ class ParamStore {
   }
   /// The values of elements that this rank has a share of.   Shapes   (1, end − begin)
   View<D, Accum<T>> value_of(Index group, const Share& share) {
-    const Index begin = shares_values() ? share.at : share.begin;
-    return groups_[static_cast<std::size_t>(group)].value.view().col_slice(begin, share.end - share.begin);
+    return groups_[static_cast<std::size_t>(group)].value.view().col_slice(place_of(share), share.end - share.begin);
+  }
+  /// Where the first of them lies, if that is on the host. What is copied from there must be waited for before they
+  /// change.
+  Accum<T>* value_on_host(Index group, const Share& share) {
+    return on_host(groups_[static_cast<std::size_t>(group)]) + place_of(share);
   }
   /// Where a bucket's gradients are formed, if they leave by layer.   Shapes   (1, its elements)
   View<D, Accum<T>> forming(Index group, std::size_t bucket) {
@@ -182,16 +202,17 @@ class ParamStore {
     for (const Entry& entry : entries()) {
       const Storage& s = *storages_[entry.storage];
       f(ParamRef<D, T>{
-          entry.name, shares_values() ? View<D, Accum<T>>() : s.value.row_slice(entry.first_row, entry.rows),
+          entry.name, brings_layers() ? View<D, Accum<T>>() : s.value.row_slice(entry.first_row, entry.rows),
           s.trains ? s.grad.row_slice(entry.first_row, entry.rows) : View<D, Accum<T>>(), entry.transposed});
     }
   }
 
-  /// All values of a tensor, in scratch of the enclosing scope where ranks share them out: then it gathers.
+  /// All values of a tensor, in scratch of the enclosing scope where values come by layer. Where ranks share them out,
+  /// it gathers.
   /// Shapes   (rows, cols), of a matrix or of the rows that have a name
   View<D, Accum<T>> whole(D& dev, const Entry& entry) {
     const Storage& s = *storages_[entry.storage];
-    if (!shares_values()) return s.value.row_slice(entry.first_row, entry.rows);
+    if (!brings_layers()) return s.value.row_slice(entry.first_row, entry.rows);
     return gather(dev, s, entry.first_row * s.cols, entry.rows, groups_[static_cast<std::size_t>(s.group)]);
   }
   View<D, Accum<T>> whole(D& dev, const Param<D, T>& param) {
@@ -202,27 +223,36 @@ class ParamStore {
   void fill(D& dev, const Param<D, T>& param, F&& f) {
     const Storage& s = *param.storage_;
     const Arena::Scope scope(dev.arena());
-    if (!shares_values()) return f(dev, s.value);
+    if (!brings_layers()) return f(dev, s.value);
     const View<D, Accum<T>> all = scratch<Accum<T>>(dev, s.rows, s.cols);
     f(dev, all);
     keep(dev, s, View<D, const Accum<T>>(all.data(), all.size()), groups_[static_cast<std::size_t>(s.group)]);
   }
   /// f(begin, values) where `values` (1, n) are those of a named tensor from its element `begin` on that this rank has.
+  /// It may change them.
   template <class F>
-  void own_values(const Entry& entry, F&& f) {
+  void own_values(D& dev, const Entry& entry, F&& f) {
     const Storage& s = *storages_[entry.storage];
-    if (!shares_values()) {
+    if (!brings_layers()) {
       const View<D, Accum<T>> all = s.value.row_slice(entry.first_row, entry.rows);
       return f(Index{0}, View<D, Accum<T>>(all.data(), all.size()));
     }
     Group& g = groups_[static_cast<std::size_t>(s.group)];
-    const Dealt dealt(buckets_of_values(g.size), s.begin + entry.first_row * s.cols, entry.rows * s.cols, ranks_);
-    if (dealt.count(rank_) > 0)
-      f(dealt.begins[static_cast<std::size_t>(rank_)], dealt.part(g.value.view(), value_shares(g.size), rank_));
+    const Dealt dealt(g.size.values, s.begin + entry.first_row * s.cols, entry.rows * s.cols, value_ranks());
+    const Index count = dealt.count(value_rank()), begin = dealt.begins[static_cast<std::size_t>(value_rank())];
+    if (count == 0) return;
+    if (!values_on_host()) return f(begin, dealt.part(g.value.view(), value_shares(g.size), rank_));
+    const Arena::Scope scope(dev.arena());
+    const View<D, Accum<T>> own = scratch<Accum<T>>(dev, 1, count);
+    Accum<T>* const there = on_host(g) + dealt.at(value_shares(g.size), value_rank());
+    dev.copy_from_host(own.data(), there, bytes_of<Accum<T>>(count));
+    f(begin, own);
+    dev.synchronize();
+    dev.copy_to_host(there, own.data(), bytes_of<Accum<T>>(count));
   }
 
-  /// Where values are shared out: those of a layer can be read by what is queued from now on, and `next` is gathered
-  /// ahead of its use, if it is not −1. Every layer that is acquired is released. It gathers.
+  /// Where values come by layer: those of a layer can be read by what is queued from now on, and `next` comes ahead of
+  /// its use, if it is not −1. Every layer that is acquired is released. Where ranks share values out, it gathers.
   void acquire(D& dev, Index layer, Index next = -1) {
     if (!room_ || !room_->has(layer)) return;
     std::byte* const begin =
@@ -247,12 +277,22 @@ class ParamStore {
   /// The same after an optimizer's own step, which it knows of.
   void refresh_copies(D& dev) {
     if (room_) room_->forget();
-    if (shares_values()) return;
-    if constexpr (Param<D, T>::has_copy)
-      for (Group& g : groups_)
-        if (!g.value.empty()) kernel::convert(dev, g.value.view(), g.copy.view());
+    if constexpr (Param<D, T>::has_copy) {
+      if (values_on_host()) dev.synchronize();  // nothing is copied from there any more
+      for (Group& g : groups_) {
+        if (!g.copy.view().empty()) kernel::convert(dev, g.value.view(), g.copy.view());
+        if (const std::size_t bytes = g.copy_on_host.bytes(); bytes > 0)
+          round_(on_host(g), reinterpret_cast<T*>(g.copy_on_host.data()), static_cast<Index>(bytes / sizeof(T)));
+      }
+    }
   }
-  /// Bytes of values, of copies, and of the room for what is gathered.
+  /// Bytes on the host of values and copies, where they lie there.
+  std::size_t host_bytes() const {
+    std::size_t bytes = 0;
+    for (const Group& g : groups_) bytes += g.value_on_host.bytes() + g.copy_on_host.bytes();
+    return bytes;
+  }
+  /// Bytes of the device: of values, of copies, and of the room for what comes by layer.
   std::size_t value_bytes() const {
     std::size_t bytes = room_ ? room_->bytes() : 0;
     for (const Group& g : groups_)
@@ -273,6 +313,7 @@ class ParamStore {
     GroupSize size{};  // those that train come first
     Tensor<D, Accum<T>> value, grad;
     Tensor<D, T> copy;
+    PageLocked<D> value_on_host, copy_on_host;  // in the place of values and, of what products read, copies
   };
 
   std::vector<bool> those_that_train() const {
@@ -294,11 +335,28 @@ class ParamStore {
     return begins;
   }
 
+  // Of those that share values out.
+  int value_rank() const { return shares_values() ? rank_ : 0; }
+  int value_ranks() const { return shares_values() ? ranks_ : 1; }
   std::vector<Share> value_shares(const GroupSize& size) const {
-    return shares_of(buckets_of_values(size), rank_, ranks_);
+    return shares_of(size.values, value_rank(), value_ranks());
+  }
+  // Of a share's first element among the values that this rank has.
+  Index place_of(const Share& share) const { return shares_values() ? share.at : share.begin; }
+
+  static Accum<T>* on_host(const Group& g) { return reinterpret_cast<Accum<T>*>(g.value_on_host.data()); }
+  template <class E>
+  static std::size_t bytes_of(Index count) {
+    return static_cast<std::size_t>(count) * sizeof(E);
+  }
+  PageLocked<D> page_locked(D& dev, std::size_t bytes) const try {
+    return PageLocked<D>(dev, bytes);
+  } catch (const DeviceError& error) {
+    fail<DeviceError>("[param] ", bytes, " bytes of page-locked memory, for values of what trains, can't be had: ",
+                      std::string_view(error.what()));
   }
 
-  // Queues what is read of a layer: this rank's shares, and then, beside kernels, those of the others.
+  // Queues what is read of a layer: this rank's shares, or all of it, and then, beside kernels, those of the others.
   void bring(D& dev, Index layer, View<D, std::byte> to) {
     const auto of_each = [&](const auto& f) {
       for (const GatheredPiece& piece : room_->pieces(layer)) {
@@ -311,9 +369,15 @@ class ParamStore {
     of_each([&](const GatheredPiece& piece, const auto& all) {
       Group& g = groups_[piece.group];
       const Share own = value_shares(g.size)[piece.bucket];
-      if (const Index count = own.end - own.begin; count > 0)
-        kernel::convert(dev, g.value.view().col_slice(own.at, count), all.col_slice(own.begin - piece.begin, count));
+      const Index count = own.end - own.begin;
+      if (count == 0) return;
+      const auto part = all.col_slice(own.begin - piece.begin, count);
+      if (!values_on_host()) return kernel::convert(dev, g.value.view().col_slice(own.at, count), part);
+      using E = std::remove_pointer_t<decltype(part.data())>;
+      const PageLocked<D>& there = std::same_as<E, Accum<T>> ? g.value_on_host : g.copy_on_host;
+      dev.copy_from_host(part.data(), there.data() + bytes_of<E>(own.at), bytes_of<E>(count), Stream::copy);
     });
+    if (!shares_values()) return;
     of_each([&](const GatheredPiece& piece, const auto& all) {
       comm_->all_gather(dev, all, parts_of({piece.begin, piece.end}, ranks_), Stream::copy);
     });
@@ -343,31 +407,47 @@ class ParamStore {
     }
   }
 
-  // Elements of a storage from `first` on, of which each rank has those that the group's sizes say, in scratch.
+  // Elements of a storage from `first` on, of which this rank has those that the group's sizes say, in scratch.
   View<D, Accum<T>> gather(D& dev, const Storage& s, Index first, Index rows, Group& g) {
     const View<D, Accum<T>> all = scratch<Accum<T>>(dev, rows, s.cols), flat(all.data(), all.size());
-    const Dealt dealt(buckets_of_values(g.size), s.begin + first, all.size(), ranks_);
-    if (dealt.count(rank_) > 0)
-      kernel::convert(dev, dealt.part(g.value.view(), value_shares(g.size), rank_), dealt.place(flat, rank_));
-    comm_->all_gather(dev, flat, dealt.begins);
+    const Dealt dealt(g.size.values, s.begin + first, all.size(), value_ranks());
+    if (const Index count = dealt.count(value_rank()); count > 0) {
+      const View<D, Accum<T>> own = dealt.place(flat, value_rank());
+      const std::vector<Share> shares = value_shares(g.size);
+      if (values_on_host())
+        dev.copy_from_host(own.data(), on_host(g) + dealt.at(shares, value_rank()), bytes_of<Accum<T>>(count));
+      else
+        kernel::convert(dev, dealt.part(g.value.view(), shares, rank_), own);
+    }
+    if (shares_values()) comm_->all_gather(dev, flat, dealt.begins);
     return all;
   }
   // Of all values (1, n) of a storage, this rank's go to where the group has them.
   void keep(D& dev, const Storage& s, View<D, const Accum<T>> all, Group& g) {
-    const Dealt dealt(buckets_of_values(g.size), s.begin, all.size(), ranks_);
-    if (dealt.count(rank_) > 0)
-      kernel::convert(dev, dealt.place(all, rank_), dealt.part(g.value.view(), value_shares(g.size), rank_));
+    const Dealt dealt(g.size.values, s.begin, all.size(), value_ranks());
+    const Index count = dealt.count(value_rank());
+    if (count == 0) return;
+    const View<D, const Accum<T>> own = dealt.place(all, value_rank());
+    const std::vector<Share> shares = value_shares(g.size);
+    if (!values_on_host()) return kernel::convert(dev, own, dealt.part(g.value.view(), shares, rank_));
+    dev.synchronize();
+    dev.copy_to_host(on_host(g) + dealt.at(shares, value_rank()), own.data(), bytes_of<Accum<T>>(count));
   }
 
-  // As take_places of a group, where values are shared out.
+  // As take_places of a group, where values come by layer.
   void deal_places(D& dev, std::size_t group, const GroupSize& size, const std::vector<Index>& begins,
                    const std::vector<bool>& trains) {
     Group& g = groups_[group];
     Group next;
     next.size = size;
     if (const Index own = values_held(size, rank_, ranks_); own > 0) {
-      next.value = Tensor<D, Accum<T>>(dev, own);
-      kernel::fill(dev, next.value.view(), 0.0);
+      if (values_on_host()) {
+        next.value_on_host = page_locked(dev, bytes_of<Accum<T>>(own));
+        std::fill_n(on_host(next), own, Accum<T>{});
+      } else {
+        next.value = Tensor<D, Accum<T>>(dev, own);
+        kernel::fill(dev, next.value.view(), 0.0);
+      }
     }
     for (std::size_t i = 0; i < storages_.size(); ++i) {
       if (!is_of(i, group)) continue;
@@ -383,6 +463,7 @@ class ParamStore {
       s.trains = trains[i];
       s.value = {};
     }
+    if (values_on_host()) dev.synchronize();  // values are copied from what goes away
     g = std::move(next);
   }
 
@@ -396,6 +477,7 @@ class ParamStore {
     for (Group& g : groups_) {
       g.grad = {};
       g.copy = {};
+      g.copy_on_host = {};
     }
     for (auto& s : storages_) {
       s->grad = {};
@@ -404,7 +486,7 @@ class ParamStore {
     const std::vector<GroupSize> sizes = table_.sizes_of(trains);
     const std::vector<Index> begins = lay_out(trains);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (shares_values())
+      if (brings_layers())
         deal_places(dev, g, sizes[g], begins, trains);
       else
         take_places(dev, g, sizes[g], begins, trains, all);
@@ -452,8 +534,11 @@ class ParamStore {
   void allocate(D& dev) {
     for (Group& g : groups_) {
       if (g.size.all == 0) continue;
-      if constexpr (Param<D, T>::has_copy)
-        if (!shares_values()) g.copy = Tensor<D, T>(dev, g.size.all);
+      if constexpr (Param<D, T>::has_copy) {
+        if (!brings_layers()) g.copy = Tensor<D, T>(dev, g.size.all);
+        if (values_on_host() && !g.size.in_full)
+          g.copy_on_host = page_locked(dev, bytes_of<T>(values_held(g.size, rank_, ranks_)));
+      }
       if (const Index own = share_size(g.size, rank_, ranks_); own > 0) g.grad = Tensor<D, Accum<T>>(dev, own);
     }
     if (gives_gradients_away()) {
@@ -465,9 +550,9 @@ class ParamStore {
       Group& g = groups_[static_cast<std::size_t>(s->group)];
       s->grad = s->trains ? grad_matrix(g, *s) : View<D, Accum<T>>();
       if constexpr (Param<D, T>::has_copy)
-        if (!shares_values()) s->copy = matrix(g.copy.view(), *s);
+        if (!brings_layers()) s->copy = matrix(g.copy.view(), *s);
     }
-    if (shares_values()) room_.emplace(dev, gathered_layers(sizes(), sizeof(T), sizeof(Accum<T>)));
+    if (brings_layers()) room_.emplace(dev, gathered_layers(sizes(), sizeof(T), sizeof(Accum<T>)));
     whole_ = true;
   }
   View<D, Accum<T>> grad_matrix(Group& g, const Storage& s) {
@@ -489,7 +574,8 @@ class ParamStore {
   std::uint64_t changes_ = 0;
   int rank_ = 0, ranks_ = 1;               // that share out gradients by layer
   comm::Communicator<D>* comm_ = nullptr;  // of those that share out values
-  std::optional<GatheredLayers<D>> room_;  // of theirs
+  Round round_;                            // of values that lie on the host
+  std::optional<GatheredLayers<D>> room_;  // where values come by layer
   bool valued_ = false;                    // there are values
   Index layer_ = before_layers;            // of what is added
   FormingPlaces places_;                   // and

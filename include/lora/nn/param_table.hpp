@@ -58,6 +58,8 @@ class ParamTable {
     forming_ = forming;
     shares_values_ = values;
   }
+  /// From now on values lie on the host beside the device.
+  void keep_values_on_host() { values_on_host_ = true; }
 
   const std::vector<Storage>& storages() const { return storages_; }
   const std::vector<Entry>& entries() const { return entries_; }
@@ -94,25 +96,27 @@ class ParamTable {
   /// The same, told of each storage.
   std::vector<GroupSize> sizes_of(const std::vector<bool>& trains) const {
     std::vector<GroupSize> result(static_cast<std::size_t>(groups_));
-    for (std::size_t i = 0; i < storages_.size(); ++i) {
-      const Storage& storage = storages_[i];
-      GroupSize& group = result[static_cast<std::size_t>(storage.group)];
-      group.shares_values = shares_values_;
-      group.in_full = storage.in_full;
-      group.forming = forming_;
-      group.all += storage.in_blocks();
-      if (!trains[i]) continue;
-      if (by_layer_) append(group.buckets, {group.trained, group.trained + storage.in_blocks(), storage.layer});
-      group.trained += storage.in_blocks();
+    for (const bool now : {true, false}) {  // behind what trains lies what does not
+      std::vector<std::vector<Bucket>> values(result.size());
+      for (std::size_t i = 0; i < storages_.size(); ++i) {
+        if (trains[i] != now) continue;
+        const Storage& storage = storages_[i];
+        const auto number = static_cast<std::size_t>(storage.group);
+        GroupSize& group = result[number];
+        const Bucket bucket{group.all, group.all + storage.in_blocks(), storage.layer};
+        group.all = bucket.end;
+        group.in_full = storage.in_full;
+        if (now) group.trained = bucket.end;
+        if (now && by_layer_) append(group.buckets, bucket);
+        if (shares_values_ || values_on_host_) append(values[number], bucket);
+      }
+      for (std::size_t i = 0; i < result.size(); ++i)
+        result[i].values.insert(result[i].values.end(), values[i].begin(), values[i].end());
     }
-    // Behind what trains lies what does not.
-    std::vector<Index> ends;
-    for (const GroupSize& group : result) ends.push_back(group.trained);
-    for (std::size_t i = 0; shares_values_ && i < storages_.size(); ++i) {
-      if (trains[i]) continue;
-      const auto group = static_cast<std::size_t>(storages_[i].group);
-      append(result[group].frozen, {ends[group], ends[group] + storages_[i].in_blocks(), storages_[i].layer});
-      ends[group] += storages_[i].in_blocks();
+    for (GroupSize& group : result) {
+      group.shares_values = shares_values_;
+      group.on_host = values_on_host_;
+      group.forming = forming_;
     }
     return result;
   }
@@ -137,6 +141,7 @@ class ParamTable {
   bool by_layer_ = false;
   int forming_ = 1;
   bool shares_values_ = false;
+  bool values_on_host_ = false;
 };
 
 }  // namespace lora::nn

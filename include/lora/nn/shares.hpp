@@ -30,8 +30,9 @@ constexpr Index before_layers = -1, behind_layers = -2;
 struct GroupSize {
   Index all = 0, trained = 0;
   std::vector<Bucket> buckets{};  ///< of what trains; none: all at once
-  std::vector<Bucket> frozen{};   ///< of what does not, where values are shared out
+  std::vector<Bucket> values{};   ///< of what trains, then of what does not, where values come to the device by layer
   bool shares_values = false;     ///< a rank has its shares of the values alone
+  bool on_host = false;           ///< these lie in memory of the host beside the device
   bool in_full = false;           ///< read in the type of sums: biases and the weights of norms
   int forming = 1;  ///< layers whose gradients are formed, or on their way, at once, if they leave by layer
 
@@ -84,11 +85,15 @@ struct Dealt {
     const auto own = static_cast<std::size_t>(rank);
     return begins[own + 1] - begins[own];
   }
-  /// What `rank` has of it among `held` (1, n), all that it has, of which `shares` are its shares.
+  /// Where what `rank` has of it begins among all that it has, of which `shares` are its shares.
+  Index at(const std::vector<Share>& shares, int rank) const {
+    const Share& share = shares[bucket];
+    return share.at + first + begins[static_cast<std::size_t>(rank)] - share.begin;
+  }
+  /// That of `held` (1, n), all that it has.
   template <class Numbers>
   Numbers part(const Numbers& held, const std::vector<Share>& shares, int rank) const {
-    const Share& share = shares[bucket];
-    return held.col_slice(share.at + first + begins[static_cast<std::size_t>(rank)] - share.begin, count(rank));
+    return held.col_slice(at(shares, rank), count(rank));
   }
   /// And where that stands in the whole (1, size).
   template <class Numbers>
@@ -156,22 +161,16 @@ inline Index share_size(const GroupSize& group, int rank, int ranks) {
   return last.at + last.end - last.begin;
 }
 
-/// The buckets of a group whose values are shared out: of what trains, then of what does not.
-inline std::vector<Bucket> buckets_of_values(const GroupSize& group) {
-  std::vector<Bucket> buckets = group.buckets;
-  buckets.insert(buckets.end(), group.frozen.begin(), group.frozen.end());
-  return buckets;
-}
 /// Elements of the values of a group that a rank has.
 inline Index values_held(const GroupSize& group, int rank, int ranks) {
   if (!group.shares_values) return group.all;
-  const auto shares = shares_of(buckets_of_values(group), rank, ranks);
+  const auto shares = shares_of(group.values, rank, ranks);
   return shares.empty() ? 0 : shares.back().at + shares.back().end - shares.back().begin;
 }
 
-/// A bucket of a group among the bytes of a layer that ranks have gathered.
+/// A bucket of a group among the bytes of a layer that ranks have gathered, or that came from the host.
 struct GatheredPiece {
-  std::size_t group = 0, bucket = 0;  ///< as buckets_of_values has it
+  std::size_t group = 0, bucket = 0;  ///< of its values
   Index begin = 0, end = 0;           ///< of the group's elements
   bool in_full = false;
   std::size_t offset = 0;  ///< bytes
@@ -181,14 +180,13 @@ struct GatheredLayer {
   std::size_t bytes = 0;
 };
 
-/// What is gathered of each layer, and of what belongs to none, where values are shared out: for products in numbers of
+/// What comes of each layer, and of what belongs to none, where values come by layer: for products in numbers of
 /// `narrow` bytes, the rest in numbers of `wide`. Everything begins on whole blocks.
 inline std::map<Index, GatheredLayer> gathered_layers(const std::vector<GroupSize>& groups, std::size_t narrow,
                                                       std::size_t wide) {
   std::map<Index, GatheredLayer> layers;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (!groups[g].shares_values) continue;
-    const std::vector<Bucket> buckets = buckets_of_values(groups[g]);
+    const std::vector<Bucket>& buckets = groups[g].values;
     for (std::size_t i = 0; i < buckets.size(); ++i) {
       GatheredLayer& layer = layers[buckets[i].layer];
       layer.pieces.push_back({g, i, buckets[i].begin, buckets[i].end, groups[g].in_full, layer.bytes});
@@ -198,7 +196,7 @@ inline std::map<Index, GatheredLayer> gathered_layers(const std::vector<GroupSiz
   return layers;
 }
 
-/// Layers that there is room for, of those that are gathered; and of what belongs to none, one.
+/// Layers that there is room for, of those that come; and of what belongs to none, one.
 constexpr int gathered_slots = 2;
 
 /// Bytes of that room.

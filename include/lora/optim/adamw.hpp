@@ -43,7 +43,7 @@ struct AdamWGroup {
 /// AdamW over the parameters of a store: one launch for each bucket of a group and each step in which its tensors began
 /// to train. It keeps m and v of each, as slabs laid out as the store's, on a device of its own: the parameters' own,
 /// or a host beside it (offload). Then the values are kept there as well, gradients come to the host in pieces, and
-/// values go back, beside the work on the pieces before.
+/// values go back, beside the work on the pieces before; where the store itself has its values there, none goes.
 template <AnyDevice D, class T, AnyDevice S = D>
 class AdamW {
   using A = Accum<T>;
@@ -77,14 +77,13 @@ class AdamW {
   }
   static std::size_t host_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard = {},
                                 Index piece = default_piece) {
-    return 3 * moment_bytes(sizes, shard) + exchange_bytes(sizes, shard, piece);
+    return state_bytes(sizes, shard) + exchange_bytes(sizes, shard, piece);
   }
   /// The most that it takes on the host while it follows from what trained to what trains now.
   static std::size_t host_bytes_to_follow(const std::vector<GroupSize>& before, const std::vector<GroupSize>& now,
                                           AdamWShard shard = {}, Index piece = default_piece) {
     // Values are freed first and read again last. The buffers of the exchange keep their size.
-    return std::max({3 * moment_bytes(before, shard), moment_bytes_to_follow(before, now, shard),
-                     3 * moment_bytes(now, shard)}) +
+    return std::max({state_bytes(before, shard), moment_bytes_to_follow(before, now, shard), state_bytes(now, shard)}) +
            std::max(exchange_bytes(before, shard, piece), exchange_bytes(now, shard, piece));
   }
   /// The most that m and v take while they follow, beside one tensor that ranks gather.
@@ -144,7 +143,8 @@ class AdamW {
     }
     if constexpr (apart) {
       for (Slab& slab : slabs_)
-        if (const Index size = own_size(slab); size > 0) slab.value = Tensor<S, A>(state_device_, size);
+        if (const Index size = own_size(slab); size > 0 && !params_.values_on_host())
+          slab.value = Tensor<S, A>(state_device_, size);
       const Index elements = std::min(piece_, largest);
       if (!exchange_ || exchange_->elements() < elements) exchange_.emplace(parameter_device, elements);
     }
@@ -157,7 +157,8 @@ class AdamW {
   /// caller, by ParamStore::refresh_copies
   void step(D& dev, double learning_rate, double gradient_scale) {
     expect_followed();
-    if constexpr (apart) read_values();
+    if constexpr (apart)
+      if (!params_.values_on_host()) read_values();
     const Index number = updates_ + 1;
     Travel travel;
     for (Index g = 0; g < params_.groups(); ++g) {
@@ -235,7 +236,7 @@ class AdamW {
   };
   struct Slab {
     Moment m, v;
-    Tensor<S, A> value;  // (1, n), where the state lies apart
+    Tensor<S, A> value;  // (1, n), where the state lies apart from them
     nn::GroupSize size{};
     std::vector<nn::Share> shares{};
   };
@@ -245,9 +246,10 @@ class AdamW {
     return last.at + last.end - last.begin;
   }
 
-  static std::size_t moment_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard = {}) {
+  // Where it lies apart, of moments and values, unless these are the store's.
+  static std::size_t state_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard) {
     Index all = 0;
-    for (const GroupSize& group : sizes) all += part_of(group, shard);
+    for (const GroupSize& group : sizes) all += (group.on_host ? 2 : 3) * part_of(group, shard);
     return static_cast<std::size_t>(all) * sizeof(A);
   }
   static std::size_t exchange_bytes(const std::vector<GroupSize>& sizes, AdamWShard shard, Index piece) {
@@ -325,6 +327,7 @@ class AdamW {
     kernel::AdamWStep step;
     std::size_t group;
     Index begin, count;  // of the state's slab
+    A* value;            // on the host
   };
   struct Travel {
     std::vector<typename Exchange<D, A>::Piece> pieces;
@@ -336,16 +339,21 @@ class AdamW {
               [[maybe_unused]] Travel& travel) {
     const Index size = share.end - share.begin;
     const View<D, A> grad = params_.grad_of(static_cast<Index>(group), share);
-    const View<D, A> value = params_.value_of(static_cast<Index>(group), share);
+    Slab& state = slabs_[group];
     if constexpr (!apart) {
-      Slab& state = slabs_[group];
       const auto own = [&](auto view) { return view.col_slice(share.at, size); };
-      kernel::adamw<T>(dev, step, grad, value, own(state.m.numbers.view()), own(state.v.numbers.view()));
+      kernel::adamw<T>(dev, step, grad, params_.value_of(static_cast<Index>(group), share), own(state.m.numbers.view()),
+                       own(state.v.numbers.view()));
     } else {
+      const bool there = params_.values_on_host();
+      A* const values =
+          there ? params_.value_on_host(static_cast<Index>(group), share) : state.value.view().data() + share.at;
+      const View<D, A> back = there ? View<D, A>() : params_.value_of(static_cast<Index>(group), share);
       for (Index begin = 0; begin < size; begin += piece_) {
         const Index count = std::min(piece_, size - begin);
-        travel.pieces.push_back({View<D, const A>(grad.col_slice(begin, count)), value.col_slice(begin, count)});
-        travel.parts.push_back({step, group, share.at + begin, count});
+        travel.pieces.push_back(
+            {View<D, const A>(grad.col_slice(begin, count)), there ? View<D, A>() : back.col_slice(begin, count)});
+        travel.parts.push_back({step, group, share.at + begin, count, values + begin});
       }
     }
   }
@@ -354,16 +362,14 @@ class AdamW {
     exchange_->run(travel.pieces,
                    [&](std::size_t i, const A* down, A* up) { (this->*work)(travel.parts[i], down, up); });
   }
-  void step_on_host(const Part& part, const A* grad, A* value) {
+  void step_on_host(const Part& part, const A* grad, A* up) {
     Slab& state = slabs_[part.group];
     const auto own = [&](auto& tensor) { return tensor.view().col_slice(part.begin, part.count); };
-    kernel::adamw<T>(state_device_, part.step, View<S, const A>(grad, part.count), own(state.value),
+    kernel::adamw<T>(state_device_, part.step, View<S, const A>(grad, part.count), View<S, A>(part.value, part.count),
                      own(state.m.numbers), own(state.v.numbers));
-    std::copy_n(own(state.value).data(), part.count, value);
+    if (!params_.values_on_host()) std::copy_n(part.value, part.count, up);
   }
-  void take_values(const Part& part, const A* down, A*) {
-    std::copy_n(down, part.count, slabs_[part.group].value.view().data() + part.begin);
-  }
+  void take_values(const Part& part, const A* down, A*) { std::copy_n(down, part.count, part.value); }
   // The values that the host has are the device's, unless something else than its own steps has changed those.
   void read_values() {
     if (values_known_ == params_.changes()) return;
@@ -374,7 +380,7 @@ class AdamW {
         for (Index begin = share.begin; begin < share.end; begin += piece_) {
           const Index count = std::min(piece_, share.end - begin), at = share.at + begin - share.begin;
           travel.pieces.push_back({View<D, const A>(params_.value_of(g, {begin, begin + count, at})), {}});
-          travel.parts.push_back({{}, group, at, count});
+          travel.parts.push_back({{}, group, at, count, slabs_[group].value.view().data() + at});
         }
     }
     exchange(travel, &AdamW::take_values);

@@ -218,6 +218,8 @@ struct Config {
   bool trains_model() const { return finetuning_type == "full"; }
   /// Whether the layers' frozen weights stay on the host.
   bool offloads_params() const { return offload == "params" || offload == "all"; }
+  /// Of a whole model they are the values that train.
+  bool keeps_values_on_host() const { return offloads_params() && trains_model(); }
   /// Whether the optimizer's state does.
   bool offloads_optimizer() const { return offload == "optimizer" || offload == "all"; }
   /// What final_model is.

@@ -273,7 +273,7 @@ LORA_INLINE std::vector<Key> make_keys() {
        {"none", "optimizer", "params", "all"},
        "",
        "Of a device with memory of its own, what stays on the host: the optimizer's state, whose step the processors "
-       "make; the layers' frozen weights, which are streamed; both"},
+       "make; the layers' frozen weights, which are streamed; both, and of a whole model the weights that train"},
       {"devices", "memory", plan, &C::devices, count_to(64), free, "",
        "Processes that train together on each node, on NPUs one for each; on processors they share those of this "
        "machine"},

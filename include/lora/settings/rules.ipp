@@ -172,8 +172,11 @@ LORA_INLINE std::vector<Rule> make_rules() {
       {refused, train, "loraplus_lr_ratio", "", full, without_adapter},
       {refused, train, "offload", "", on_cpu,
        "none with device cpu, whose memory is the host's: weights are used in place from the mapped files"},
-      {refused, train, "offload", "", [](const Config& c) { return c.trains_model() && c.offloads_params(); },
-       "none or optimizer with finetuning_type full: params streams frozen weights"},
+      {refused, train, "offload", "",
+       [](const Config& c) { return c.keeps_values_on_host() && !c.offloads_optimizer(); },
+       "none, optimizer or all with finetuning_type full: an optimizer on the device has the weights that train there, "
+       "in "
+       "float32"},
       {refused, train, "step_units", "",
        [](const Config& c) {
          return c.ranks == 1 && c.resume_from_checkpoint.empty() && c.step_units > c.sequences_per_step();

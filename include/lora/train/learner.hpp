@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "lora/inputs/adapter_start.hpp"
@@ -77,6 +78,14 @@ class Learner {
 
   // The model with what trains in the first stage, before there is an optimizer, which has moments of that only.
   model::Decoder<D, T>& attached(comm::Communicator<D>& comm) {
+    if (run_.config.keeps_values_on_host()) {
+      const auto sizes = run_.blueprint.parameters().sizes([](std::string_view) { return true; });
+      MemoryBasis basis{run_.blueprint};
+      basis.ranks = comm.size();
+      TrainedMemory trained;
+      const HostMemory host = *host_memory<D, T>(basis, run_.config, sizes, trained);
+      expect_host_has_values(host.weights, host.optimizer);
+    }
     if (comm.size() > 1 && run_.config.shares_values()) {
       comm::expect_same(comm, facts_of_shapes(run_));
       decoder_.params().share_values(comm);

@@ -79,8 +79,8 @@ MemoryBasis memory_basis(D& dev, model::Blueprint model, const std::optional<mod
 
 /// Bytes of what trains, beside the model's weights as they are stored.
 struct TrainedMemory {
-  double masters = 0;    ///< values in Accum<T>; a share of them where ranks share them out
-  double copies = 0;     ///< what products read, where T is narrower, or the room for layers that are gathered
+  double masters = 0;  ///< values in Accum<T>; a share of them where ranks share them out, none of those on the host
+  double copies = 0;   ///< what products read, where T is narrower, or the room for layers that come when they are used
   double gradients = 0;  ///< of a step of one unit; where they leave by layer, a share and the room to form a layer's
   double moments = 0;    ///< the optimizer's, of the rank with the largest part
 
@@ -101,15 +101,31 @@ TrainedMemory trained_memory(const std::vector<nn::GroupSize>& sizes, int ranks 
   TrainedMemory memory;
   const auto shares = static_cast<double>(largest_shares(sizes, ranks));
   for (const nn::GroupSize& group : sizes) {
-    memory.masters += static_cast<double>(nn::values_held(group, ranks - 1, ranks)) * sizeof(Accum<T>);
+    if (!group.on_host)
+      memory.masters += static_cast<double>(nn::values_held(group, ranks - 1, ranks)) * sizeof(Accum<T>);
     memory.gradients += static_cast<double>(group.trained) * sizeof(Accum<T>);
-    if (!std::same_as<T, Accum<T>> && !group.shares_values) memory.copies += static_cast<double>(group.all) * sizeof(T);
+    if (!std::same_as<T, Accum<T>> && group.values.empty()) memory.copies += static_cast<double>(group.all) * sizeof(T);
   }
   memory.copies += static_cast<double>(nn::room_for_gathered(nn::gathered_layers(sizes, sizeof(T), sizeof(Accum<T>))));
   if (gives_gradients_away(sizes, ranks))
     memory.gradients = (shares + static_cast<double>(nn::forming_places(sizes).size)) * sizeof(Accum<T>);
   memory.moments = 2 * shares * sizeof(Accum<T>);
   return memory;
+}
+
+/// Bytes that the host keeps of values of these sizes, and of what products read of them. `moves`: at most, while what
+/// trains changes.
+template <class T>
+double values_on_host(const std::vector<nn::GroupSize>& sizes, int ranks, bool moves = false) {
+  double values = 0, copies = 0, largest = 0;
+  for (const nn::GroupSize& group : sizes) {
+    if (!group.on_host) continue;
+    const auto held = static_cast<double>(nn::values_held(group, ranks - 1, ranks));
+    values += held * sizeof(Accum<T>);
+    largest = std::max(largest, held * sizeof(Accum<T>));
+    if (!std::same_as<T, Accum<T>> && !group.in_full) copies += held * sizeof(T);
+  }
+  return values + (moves ? std::max(copies, largest) : copies);  // copies go first, and one group is there twice
 }
 
 /// Bytes of the sums that a rank holds from the first step on, beside gradients, where steps have `units`.
@@ -133,14 +149,14 @@ double largest_tensor(const nn::ParamTable& params, const model::Trained& trains
 }
 
 /// Bytes of scratch in which what may train of the model's own gets its numbers, one tensor after the other: as it is
-/// stored, in memory of a device's own, and where ranks share values out in Accum<T>, as whenever they gather it.
+/// stored, in memory of a device's own, and where values come by layer in Accum<T>, as whenever it is wanted whole.
 template <AnyDevice D, class T>
 double scratch_to_start(const model::Blueprint& model) {
   Index most = 0;
   for (const model::TensorInfo& info : model::tensors_of(model.config)) {
     if (!model.may_train(info)) continue;
     const Index count = info.shape.count();
-    Index bytes = model.shares_values ? count * Index{sizeof(Accum<T>)} : 0;
+    Index bytes = model.shares_values || model.values_on_host ? count * Index{sizeof(Accum<T>)} : 0;
     if (!D::reads_host_memory && info.shape.rank() > 1)
       bytes += bytes_of(model::dtype_on_device<D, T>(info, model.stored(info)), count);
     most = std::max(most, bytes);
@@ -156,7 +172,8 @@ double memory_to_move(const std::vector<nn::GroupSize>& before, const std::vecto
                       bool state_on_host, int ranks = 1) {
   const TrainedMemory old = trained_memory<T>(before, ranks), next = trained_memory<T>(now, ranks);
   Index largest = 0;
-  for (const nn::GroupSize& group : now) largest = std::max(largest, nn::values_held(group, ranks - 1, ranks));
+  for (const nn::GroupSize& group : now)
+    if (!group.on_host) largest = std::max(largest, nn::values_held(group, ranks - 1, ranks));
   const double values = old.masters + static_cast<double>(largest) * sizeof(Accum<T>);
   // First all of the old, then values that move beside the old moments, then moments that move beside the new rest.
   if (state_on_host) return std::max({old.total() - old.moments, values, next.total() - next.moments});

@@ -49,7 +49,8 @@ std::optional<HostMemory> host_memory(const MemoryBasis& basis, const settings::
   if constexpr (D::reads_host_memory) {
     return std::nullopt;
   } else {
-    HostMemory host{.weights = basis.host_weights, .loading = basis.host_loading};
+    HostMemory host{.weights = basis.host_weights + values_on_host<T>(sizes, basis.shards(config)),
+                    .loading = basis.host_loading};
     if (config.offloads_optimizer()) {
       host.optimizer =
           static_cast<double>(optim::AdamW<D, T, optim::Host>::host_bytes(sizes, basis.largest_shard(config)));
@@ -148,16 +149,21 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
     if (i == 0) plan.present = plan.host ? plan.trained.total() : held;
     plan.held = plans[0].present - plans[0].trained.total() + plan.trained.total();
     plan.present = plans[0].present;
+    const auto moves_on_host = [&] {
+      if (plan.host) plan.host->weights = basis.host_weights + values_on_host<T>(sizes[i], basis.shards(config), true);
+    };
     double most = plan.trained.total();
     if (i == 0 && params.differs(all, trains_in(0))) {
       // Everything trained when it was made; then the first stage's choice was, before there was an optimizer.
       const int shards = basis.shards(config);
+      moves_on_host();
       const TrainedMemory built = trained_memory<T>(params.sizes(all), shards);
       most = std::max(
           {most, built.total() - built.moments, memory_to_move<D, T>(params.sizes(all), sizes[0], true, shards)});
     }
     for (const std::size_t from : {i - 1, std::size_t{0}}) {  // or a resumed run begins in this stage
       if (i == 0 || !params.differs(trains_in(from), trains_in(i))) continue;
+      moves_on_host();
       most = std::max(most, memory_to_move<D, T>(sizes[from], sizes[i], on_host, basis.shards(config)));
       if constexpr (!D::reads_host_memory)
         if (on_host)

@@ -62,6 +62,7 @@ model::WeightPlaces weight_places(const settings::Config& config, int ranks,
   model::WeightPlaces places;
   places.trained = std::move(trained);
   places.streams_layers = config.offloads_params();
+  places.trains_on_host = config.keeps_values_on_host();
   places.shares_layers = !D::reads_host_memory && config.zero_stage > 2 && ranks > 1;
   places.threads = static_cast<int>(config.threads.value_or(0));
   return places;
@@ -85,9 +86,10 @@ inline optim::StatePlace state_place(const settings::Config& config) {
 
 /// What a run keeps in the host's memory beside a device of its own, in bytes.
 struct HostMemory {
-  double weights = 0;    ///< page-locked, of streamed layers
-  double optimizer = 0;  ///< moments, values, what travels, and a tensor that ranks gather for a checkpoint
-  double loading = 0;    ///< page-locked, of a layer that ranks share out; before there is an optimizer
+  double weights = 0;  ///< page-locked, of streamed layers and of what trains
+  double optimizer =
+      0;  ///< moments, values unless they are weights, what travels, and a tensor that ranks gather for a checkpoint
+  double loading = 0;  ///< page-locked, of a layer that ranks share out; before there is an optimizer
 
   double total() const { return weights + std::max(optimizer, loading); }
 };
@@ -101,11 +103,26 @@ inline void expect_host_has(double needed, double present, std::size_t available
                       " are available; allowed: none or params");
 }
 
+/// Throws   ConfigError where the host's memory does not hold `values` and an optimizer of so many bytes
+inline void expect_host_has_values(double values, double optimizer, std::size_t available = cpu::available_memory()) {
+  if (values + optimizer > static_cast<double>(available))
+    fail<ConfigError>("key offload: the weights that train and the optimizer's state need ",
+                      size_text(static_cast<std::size_t>(values + optimizer)), " of the host's memory, but ",
+                      size_text(available), " are available; allowed: none or optimizer, which need less, or with ",
+                      "zero_stage 3 more processes, which share them out");
+}
+
 /// Logs how the layers come, where they are streamed or shared out. `held`: bytes of the values of what trains that
-/// this rank has, with the room for layers.
+/// this rank has on its device, with the room for layers; `on_host`: on its host.
 inline void say_offload(const std::optional<model::LayerStreaming>& streaming, const settings::Config& config,
-                        std::size_t held) {
-  if (config.shares_values()) {
+                        std::size_t held, std::size_t on_host = 0) {
+  if (on_host > 0) {
+    log::info("offload: the weights that train", config.shares_values() ? ", of which this rank has its part," : "",
+              " lie beside the optimizer's state in ", size_text(on_host), " of page-locked memory, and each layer ",
+              config.shares_values() ? "is gathered" : "is copied", " ahead of its use: ", size_text(held),
+              " of the device's memory");
+    if (!streaming) return;
+  } else if (config.shares_values()) {
     log::info(
         "zero_stage 3: of the weights that train this rank has its part, and gathers each layer ahead of its use: ",
         size_text(held), " of memory");

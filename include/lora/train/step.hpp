@@ -177,11 +177,30 @@ class Stepper {
     if (zero_stage_ == 0) complete(&Slab::grad);
     const double factor = optim::clip_factor(result.grad_norm, max_grad_norm_) / result.loss_scale;
     with_optimizer(dev, [&](auto&, auto& optimizer) { optimizer.step(dev, learning_rate, factor); });
-    if (zero_stage_ > 0 && !params.shares_values()) complete(&Slab::value);
+    if (zero_stage_ > 0 && !params.shares_values()) {
+      if (params.values_on_host())
+        complete_on_host(dev);
+      else
+        complete(&Slab::value);
+    }
     params.refresh_copies(dev);
   }
 
  private:
+  // Values that each rank has whole on its host, of which it has updated its part.
+  void complete_on_host(D& dev) {
+    nn::ParamStore<D, T>& params = decoder_.params();
+    dev.synchronize();  // nothing is copied from there any more
+    for (Index group = 0; group < params.groups(); ++group) {
+      if (params.size(group).trained == 0) continue;
+      for (const nn::Bucket& bucket : params.size(group).shared_out()) {
+        Accum<T>* const values = params.value_on_host(group, {bucket.begin, bucket.end, bucket.begin});
+        comm_.gather_on_host(std::as_writable_bytes(std::span(values, static_cast<std::size_t>(bucket.size()))),
+                             comm::in_bytes(nn::parts_of(bucket, comm_.size()), sizeof(Accum<T>)));
+      }
+    }
+  }
+
   static constexpr std::uint64_t dropout_purpose = 0x64726F70u;
   // Numbers from one sum to the next: a backend may write blocks of 32 bytes.
   static constexpr Index apart = view_alignment / sizeof(typename D::Sum);
@@ -209,6 +228,7 @@ class Stepper {
                       const optim::StatePlace& place) {
     nn::ParamStore<D, T>& params = decoder_.params();
     if (!place.on_host) {
+      if (params.values_on_host()) fail<Error>("[step] values that lie on the host need their optimizer there");
       optimizer_.emplace(dev, dev, params, settings, groups(settings), shard);
       return;
     }

@@ -47,6 +47,8 @@ LORA_INLINE void add_numbers(Traffic& traffic, Index count, int ranks) {
 /// What is gathered of values that ranks share out, in a step of so many rounds of micro-batches: nothing of it stays
 /// from the step before. `inside`: of layers, `apart`: of what is in none.
 LORA_INLINE void add_values(Traffic& inside, Traffic& apart, const TrafficBasis& basis, int rank, Index rounds) {
+  if (std::none_of(basis.sizes.begin(), basis.sizes.end(), [](const auto& group) { return group.shares_values; }))
+    return;
   const auto layers = nn::gathered_layers(basis.sizes, basis.product, basis.element);
   std::vector<bool> there(static_cast<std::size_t>(basis.depth));
   for (const auto& [number, layer] : layers)

@@ -263,7 +263,8 @@ void TrainingRun<D, T>::say_beginning(const Beginning& from) {
   say_start(prepared_.config, prepared_.blueprint, prepared_.survey.train, prepared_.plan, step, memory, dev_.memory(),
             prepared_.source.is_initial(), prepared_.data.text().tokenizer.get());
   if (prepared_.config.eval_predict) inputs::warn_of_ends(prepared_.source);
-  say_offload(learner_.decoder().streaming(), prepared_.config, learner_.decoder().params().value_bytes());
+  say_offload(learner_.decoder().streaming(), prepared_.config, learner_.decoder().params().value_bytes(),
+              learner_.decoder().params().host_bytes());
   say_mixture(prepared_.data.mixture(), prepared_.file_names);
   if (from.checkpoint) lora::log::info("resuming from ", from.checkpoint->folder.native(), ", step ", from.first);
   if (!from.lost.empty() && !from.has_result) lora::log::warn(from.lost);

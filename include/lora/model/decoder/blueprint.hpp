@@ -27,6 +27,7 @@ struct Blueprint {
   bool shares_by_layer = false;                     ///< ranks share out what trains layer by layer
   bool shares_values = false;                       ///< and its values
   int forming_layers = 1;                           ///< as the device of the run has it
+  bool values_on_host = false;                      ///< these lie on the host beside the device
 
   /// Whether a tensor of the model's own may train.
   bool may_train(const TensorInfo& info) const {

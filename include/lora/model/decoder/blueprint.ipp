@@ -13,6 +13,7 @@ namespace lora::model {
 LORA_INLINE nn::ParamTable Blueprint::parameters() const {
   nn::ParamTable table;
   if (shares_by_layer || shares_values) table.share_by_layer(forming_layers, shares_values);
+  if (values_on_host) table.keep_values_on_host();
   for (Index layer = 0; adapter && layer < config.num_hidden_layers; ++layer)
     for (const ProjectionGroup& group : groups_of(config)) {
       const std::string prefix = group_path(layer, group);

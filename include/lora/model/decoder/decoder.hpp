@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "lora/core/ignore_index.hpp"
+#include "lora/cpu/kernels/elementwise.hpp"
+#include "lora/cpu/runtime/device.hpp"
 #include "lora/kernel/reduce.hpp"
 #include "lora/model/decoder/adapter.hpp"
 #include "lora/model/decoder/evaluation.hpp"
@@ -168,7 +170,7 @@ class Decoder {
     nn::LayerAccess<D>* const stored = shared_ != nullptr ? streamed_.get() : stack_.access();
     return nn::LayerHandle<D>(projection ? stored : nullptr, dev, info.layer, -1);
   }
-  // Of what belongs to no layer, where ranks share out what trains.
+  // Of what belongs to no layer, where what trains comes by layer.
   nn::LayerHandle<D> use_apart(D& dev, Index layer, std::string_view phase_name) const {
     if (shared_ == nullptr) return nn::LayerHandle<D>(nullptr, dev, layer, -1);
     const ProfileScope phase(dev, Profile::Kind::phase, phase_name);
@@ -224,7 +226,7 @@ class Decoder {
   nn::Embedding<D, T> embedding_;
   std::unique_ptr<StreamedLayers<D>> streamed_;  // before the stack, which calls it
   std::optional<LayerStreaming> streaming_;
-  std::unique_ptr<SharedLayers<D, T>> shared_;  // where ranks share out what trains
+  std::unique_ptr<SharedLayers<D, T>> shared_;  // where what trains comes by layer
   nn::Stack<D, T> stack_;
   nn::RmsNorm<D, T> norm_;
   std::optional<nn::Head<D, T>> head_;
@@ -242,6 +244,13 @@ Decoder<D, T>::Decoder(D& dev, const TensorProvider& provider, const WeightPlace
     } else {
       streamed_ = std::make_unique<StreamedLayers<D>>(dev, config_.num_hidden_layers, places, ranks);
     }
+  }
+  if constexpr (!D::reads_host_memory) {
+    if (places.trains_on_host)
+      params_->keep_values_on_host(
+          [host = std::make_shared<cpu::Device>(places.threads)](const Accum<T>* from, T* to, Index count) {
+            kernel::convert(*host, View<cpu::Device, const Accum<T>>(from, count), View<cpu::Device, T>(to, count));
+          });
   }
   Loader<D> loader(dev, provider, places, streamed_.get());
   embedding_.table = nn::OwnMatrix<D, T>(loader.template weight<T>("model.embed_tokens.weight"));
@@ -273,7 +282,8 @@ typename Decoder<D, T>::OwnTensor Decoder<D, T>::own(const TensorInfo& info) {
 
 template <AnyDevice D, class T>
 void Decoder<D, T>::attach(D& dev, AdapterConfig adapter, const Choice& trains, Index b_group) {
-  if (params_->shares_values()) fail<Error>("[decoder] an adapter's matrices are small, and not shared out by ranks");
+  if (params_->brings_layers())
+    fail<Error>("[decoder] an adapter's matrices are small: they are neither shared out by ranks nor left on the host");
   name_targets(adapter, config_);
   params_->clear();
   for (Index i = 0; i < stack_.size(); ++i) {
@@ -333,7 +343,7 @@ void Decoder<D, T>::build(D& dev) {
     });
   }
   params_->refresh(dev);
-  if (!params_->shares_values()) return;
+  if (!params_->brings_layers()) return;
   std::vector<bool> reads_stored;
   for (Index i = 0; i < stack_.size(); ++i) {
     bool reads = false;
@@ -424,7 +434,7 @@ Evaluation Decoder<D, T>::evaluate(D& dev, const nn::Batch& batch, const std::at
 
 template <AnyDevice D, class T>
 View<D, Accum<T>> Decoder<D, T>::value(D& dev, const TensorInfo& info) {
-  if (params_->shares_values()) {
+  if (params_->brings_layers()) {
     std::optional<View<D, Accum<T>>> gathered;
     at(info, [&](const auto& tensor) {
       if (!tensor.param().empty()) gathered = params_->whole(dev, tensor.param());

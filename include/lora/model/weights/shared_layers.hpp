@@ -9,8 +9,8 @@
 
 namespace lora::model {
 
-/// The layers of a model of which ranks share out what trains (ZeRO-3): of each, what may train is gathered from the
-/// shares of all ranks, and what may not comes as it does elsewhere.
+/// The layers of a model of which what trains comes by layer, since ranks share it out (ZeRO-3) or it lies on the host;
+/// what does not train comes as it does elsewhere.
 template <AnyDevice D, class T>
 class SharedLayers final : public nn::LayerAccess<D> {
  public:
@@ -33,7 +33,7 @@ class SharedLayers final : public nn::LayerAccess<D> {
     if (reads_stored(layer)) stored_->release(dev, layer);
     params_.release(dev, layer);
   }
-  bool is_collective() const override { return true; }
+  bool is_collective() const override { return params_.shares_values(); }
 
  private:
   bool reads_stored(Index layer) const {

@@ -32,6 +32,7 @@ struct WeightPlaces {
   };
 
   bool streams_layers = false;          ///< the layers' projections stay on the host, and come when they are used
+  bool trains_on_host = false;          ///< and the values of what trains of the model's own lie there too
   bool shares_layers = false;           ///< ranks share them out (ZeRO-3); each part is where streams_layers says
   int slots = 2;                        ///< layers that the device has room for
   int buffers = 3;                      ///< page-locked, of a layer each, where they come from files

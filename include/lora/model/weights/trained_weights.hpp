@@ -119,7 +119,7 @@ void load_trained(D& dev, Model& model, const TensorProvider& base, const io::Pa
   });
   trained.finish();
   for_each_bytes([&](const auto& entry, std::span<const std::byte> bytes) {
-    model.params().own_values(entry, [&](Index begin, View<D, float> to) {
+    model.params().own_values(dev, entry, [&](Index begin, View<D, float> to) {
       std::vector<float> values(static_cast<std::size_t>(to.size()));
       std::memcpy(values.data(), bytes.data() + static_cast<std::size_t>(begin) * sizeof(float),
                   values.size() * sizeof(float));
