@@ -148,7 +148,7 @@ TEST_CASE("offload: what the host lacks is said before anything happens") {
   };
   CHECK_THROWS_WITH_AS(train(dev, {.on_host = true, .memory = std::size_t{1} << 19}),
                        "key offload: the optimizer's state needs 0.6 MiB of the host's memory, but 0.5 MiB are "
-                       "available; allowed: none or params",
+                       "available; allowed: none, or params with an adapter",
                        ConfigError);
   CHECK_THROWS_WITH_AS(train(without, {.on_host = true}),
                        doctest::Contains("key offload: memory on the host for the optimizer's state, 0.6 MiB, can't be "

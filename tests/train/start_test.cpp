@@ -340,7 +340,7 @@ TEST_CASE("start: what offload takes on the host is refused where it is one byte
   CHECK_NOTHROW(train::expect_host_has(3 * 0x1p20, 0x1p20, 2 * mib));
   CHECK(message_of<ConfigError>([] { train::expect_host_has(3 * 0x1p20, 0x1p20, 2 * mib - 1); }) ==
         "key offload: the optimizer's state needs 3.0 MiB of the host's memory, but 3.0 MiB are available; allowed: "
-        "none or params");
+        "none, or params with an adapter");
 }
 
 TEST_CASE("start: layers that are streamed or shared out are told with the memory that they take") {

@@ -104,15 +104,16 @@ class ParamStore {
 
   /// Forgets all tensors; handles to them must not be used again.
   void clear() {
+    room_.reset();  // first: a layer may still be on its way from a group's memory
     storages_.clear();
     table_.clear();
     groups_.clear();
-    room_.reset();
     layer_ = before_layers;
   }
 
   /// Memory for all that was added; everything is zero and trains.
   void build(D& dev) {
+    room_.reset();  // as in clear
     for (Group& g : groups_) g = {};
     forming_ = {};
     for (auto& storage : storages_) storage->value = {};

@@ -79,7 +79,10 @@ class Learner {
   // The model with what trains in the first stage, before there is an optimizer, which has moments of that only.
   model::Decoder<D, T>& attached(comm::Communicator<D>& comm) {
     if (run_.config.keeps_values_on_host()) {
-      const auto sizes = run_.blueprint.parameters().sizes([](std::string_view) { return true; });
+      // An optimizer is made for the first stage's choice.
+      const model::Trained first = run_.plan.stages().front().trains;
+      const auto sizes =
+          run_.blueprint.parameters().sizes(first ? first : model::Trained([](std::string_view) { return true; }));
       MemoryBasis basis{run_.blueprint};
       basis.ranks = comm.size();
       TrainedMemory trained;

@@ -100,7 +100,7 @@ inline void expect_host_has(double needed, double present, std::size_t available
   if (needed - present > static_cast<double>(available))
     fail<ConfigError>("key offload: the optimizer's state needs ", size_text(static_cast<std::size_t>(needed)),
                       " of the host's memory, but ", size_text(static_cast<std::size_t>(present) + available),
-                      " are available; allowed: none or params");
+                      " are available; allowed: none, or params with an adapter");
 }
 
 /// Throws   ConfigError where the host's memory does not hold `values` and an optimizer of so many bytes

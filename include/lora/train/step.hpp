@@ -240,7 +240,7 @@ class Stepper {
       const std::size_t available = place.memory ? *place.memory : cpu::available_memory();
       if (needed > available)
         fail<ConfigError>("key offload: the optimizer's state needs ", size_text(needed), " of the host's memory, but ",
-                          size_text(available), " are available; allowed: none or params");
+                          size_text(available), " are available; allowed: none, or params with an adapter");
       try {
         on_host_ = std::make_unique<OnHost>(dev, params, settings, groups(settings), shard, place.threads, piece);
       } catch (const DeviceError& error) {
