@@ -125,10 +125,6 @@ std::optional<model::LayerStreaming> streaming_of(const model::Blueprint& bluepr
   return streaming;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 /// Bytes that come of values of what trains in a micro-batch, where they lie on the host: of layers twice, forward and
 /// backward.
 template <class T>

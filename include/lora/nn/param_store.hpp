@@ -273,20 +273,10 @@ class ParamStore {
   /// Brings the copies that products read up to date with the values; to be called whenever these have changed.
   void refresh(D& dev) {
     ++changes_;
-    refresh_copies(dev);
+    copy_values(dev, false);
   }
   /// The same after an optimizer's own step, which it knows of.
-  void refresh_copies(D& dev) {
-    if (room_) room_->forget();
-    if constexpr (Param<D, T>::has_copy) {
-      if (values_on_host()) dev.synchronize();  // nothing is copied from there any more
-      for (Group& g : groups_) {
-        if (!g.copy.view().empty()) kernel::convert(dev, g.value.view(), g.copy.view());
-        if (const std::size_t bytes = g.copy_on_host.bytes(); bytes > 0)
-          round_(on_host(g), reinterpret_cast<T*>(g.copy_on_host.data()), static_cast<Index>(bytes / sizeof(T)));
-      }
-    }
-  }
+  void refresh_copies(D& dev) { copy_values(dev, true); }
   /// Bytes on the host of values and copies, where they lie there.
   std::size_t host_bytes() const {
     std::size_t bytes = 0;
@@ -334,6 +324,22 @@ class ParamStore {
         size += table_.storages()[i].in_blocks();
       }
     return begins;
+  }
+
+  // To what products read; `trained`: of what trains alone, since nothing else has changed.
+  void copy_values(D& dev, bool trained) {
+    if (room_) room_->forget();
+    if constexpr (Param<D, T>::has_copy) {
+      if (values_on_host()) dev.synchronize();  // nothing is copied from there any more
+      for (Group& g : groups_) {
+        const Index all = values_held(g.size, rank_, ranks_);
+        const Index count = !trained ? all : shares_values() ? share_size(g.size, rank_, ranks_) : g.size.trained;
+        if (count == 0) continue;
+        if (!g.copy.view().empty())
+          kernel::convert(dev, g.value.view().col_slice(0, count), g.copy.view().col_slice(0, count));
+        if (g.copy_on_host.bytes() > 0) round_(on_host(g), reinterpret_cast<T*>(g.copy_on_host.data()), count);
+      }
+    }
   }
 
   // Of those that share values out.

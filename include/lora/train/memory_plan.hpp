@@ -150,7 +150,9 @@ std::vector<MemoryPlan> held_in_stages(const MemoryBasis& basis, const std::vect
     plan.held = plans[0].present - plans[0].trained.total() + plan.trained.total();
     plan.present = plans[0].present;
     const auto moves_on_host = [&] {
-      if (plan.host) plan.host->weights = basis.host_weights + values_on_host<T>(sizes[i], basis.shards(config), true);
+      const int shards = basis.shards(config);
+      if (plan.host)
+        plan.host->moving = values_on_host<T>(sizes[i], shards, true) - values_on_host<T>(sizes[i], shards);
     };
     double most = plan.trained.total();
     if (i == 0 && params.differs(all, trains_in(0))) {
@@ -185,9 +187,6 @@ std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, 
                                     double held = run::resident_memory_gib() * 0x1p30) {
   const settings::StageConfigs configs(config);
   std::vector<MemoryPlan> plans = held_in_stages<D, T>(basis, plan.stages(), config, held);
-  // Of what the host keeps of values a group is there twice while what trains changes.
-  const double values =
-      values_on_host<T>(basis.model.parameters().sizes([](std::string_view) { return true; }), basis.shards(config));
   for (std::size_t i = 0; i < configs.size(); ++i) {
     const Stage& stage = plan.stages()[i];
     if (i > 0) {
@@ -203,10 +202,9 @@ std::vector<MemoryPlan> plan_memory(const MemoryBasis& basis, const Plan& plan, 
       if (config.memory_limit_gib || !D::reads_host_memory) shared.rows = 1;
       plans[i] = plan_memory<D, T>(basis, largest_batch(records, stage.limit, of_unit, shared), evaluation, configs[i],
                                    plans[i], stage.trains);
-      if (const auto& host = plans[i].host) {
-        const double moved = i > 0 ? host->weights - basis.host_weights - values : 0;
-        expect_host_has(host->optimizer + moved, plans[0].host->optimizer);
-      }
+      // The first stage's choice has been made.
+      if (const auto& host = plans[i].host)
+        expect_host_has(host->optimizer + (i > 0 ? host->moving : 0), plans[0].host->optimizer);
     } catch (const ConfigError& error) {
       if (config.stages.empty()) throw;
       fail<ConfigError>(settings::stage_name(config, i), ": ", std::string_view(error.what()));

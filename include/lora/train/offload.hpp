@@ -90,8 +90,9 @@ struct HostMemory {
   double optimizer =
       0;  ///< moments, values unless they are weights, what travels, and a tensor that ranks gather for a checkpoint
   double loading = 0;  ///< page-locked, of a layer that ranks share out; before there is an optimizer
+  double moving = 0;   ///< more of weights, while what trains changes
 
-  double total() const { return weights + std::max(optimizer, loading); }
+  double total() const { return weights + moving + std::max(optimizer, loading); }
 };
 
 /// Throws   ConfigError where the host's memory does not hold an optimizer of `needed` bytes, of which `present` are
